@@ -1,4 +1,4 @@
-"""Runs the cluster examples unchanged, with stubs for srun, scontrol and the names of pods."""
+"""Runs the cluster examples unchanged, with stubs for srun, scontrol and the DNS names of pods."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples/clusters"
 MANIFEST = EXAMPLES / "kubernetes_job.yaml"
 JOB = 4711
-OTHERS = ("SLURM_", "MASTER", "HOOKLINE_TOKEN")  # variables that a job of the tests sets itself
+OTHERS = ("SLURM_", "MASTER", "HOOKLINE_TOKEN")  # prefixes of inherited variables that must not reach a job
 
 PROGRAM = """\
 import sys, numpy as np, hookline as hl
@@ -26,7 +26,7 @@ sys.stdout.write(f"rank {group.rank()} of {group.size()}: {x[0]:g}\\n")  # a lin
 """
 EXPECTED = [f"rank {rank} of 4: 4" for rank in range(4)]
 
-# Starts the tasks of a step as Slurm does: all nodes of the list are this machine.
+# A stub of srun: starts the tasks of a step with Slurm's variables, all of them on this machine.
 SRUN = """\
 import json, os, subprocess, sys
 nodes, each = json.loads(os.environ["TEST_SHAPE"])
@@ -43,7 +43,7 @@ SCONTROL = "import sys\nassert sys.argv[1:3] == ['show', 'hostnames']\nprint(sys
 
 
 def own_address() -> str:
-    """A loopback address that nothing else uses."""
+    """Returns a random loopback address, so that parallel tests do not share ports."""
     return f"127.{random.randint(1, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
 
 
@@ -92,7 +92,7 @@ def test_a_slurm_job(cluster: dict[str, str], name: str) -> None:
     directives = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", script.read_text(), re.MULTILINE))
     nodes, each = int(directives["nodes"]), int(directives["ntasks-per-node"])
     host = own_address()
-    # The variables that sbatch sets. The first host is this machine; ranks read only that one.
+    # The variables that sbatch sets. The first host is this machine; ranks read no other host of the list.
     batch = {
         "SLURM_JOB_ID": str(JOB),
         "SLURM_NNODES": str(nodes),
@@ -109,7 +109,7 @@ def test_a_kubernetes_job(cluster: dict[str, str]) -> None:
     service, job = yaml.safe_load_all(MANIFEST.read_text())
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    # A secret is what the cluster keeps under the name and key that the command in the file gives it.
+    # The manifest must refer to the secret by the name and key of its own `kubectl create secret` command.
     create = re.search(r"kubectl create secret generic (\S+) --from-literal=(\w+)=", MANIFEST.read_text())
     secret = {"name": create[1], "key": create[2]} if create else None
     variables = {
@@ -119,7 +119,7 @@ def test_a_kubernetes_job(cluster: dict[str, str]) -> None:
     }
     assert "HOOKLINE_TOKEN" in variables
     host, _, port = variables["MASTER"].partition(":")
-    # The name of pod 0, which only a cluster's name server knows.
+    # MASTER must be the DNS name of pod 0. Only a cluster resolves it, so the test then replaces it.
     assert (service["kind"], job["kind"], job["spec"]["completionMode"]) == ("Service", "Job", "Indexed")
     assert host == f"{job['metadata']['name']}-0.{pod['subdomain']}"
     assert service["metadata"]["name"] == pod["subdomain"]

@@ -1,4 +1,4 @@
-"""Pages match the project: the modules, commands, variables, messages and files that they name exist."""
+"""The documentation matches the project: the modules, commands, variables, messages and files that they name exist."""
 
 import ast
 import re
@@ -29,7 +29,7 @@ def test_hookline_hpp_includes_every_public_header() -> None:
     folder = ROOT / "include"
     headers = {path.relative_to(folder).as_posix() for path in folder.rglob("*.hpp")}
     included = set(re.findall(r"#include <(.*)>", (folder / "hookline/hookline.hpp").read_text()))
-    others = {name for name in headers - included if "libtorch" not in name}  # those need PyTorch's headers
+    others = {name for name in headers - included if "libtorch" not in name}  # libtorch headers need PyTorch
     assert others == {"hookline/hookline.hpp", "hookline/core/export.hpp"}
 
 
@@ -46,9 +46,9 @@ PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONT
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_python_on_a_page_can_be_read(page: Path) -> None:
-    """Whole programs are run by other tests; this finds what cannot even be parsed."""
+    """Checks the syntax of every Python block. Other tests run the complete programs."""
     for program in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
-        # Pieces of coroutines have an await, and those of classes a body that is left out.
+        # Some blocks are parts of coroutines and contain `await`, so parse every block inside a coroutine.
         ast.parse("async def piece():\n" + textwrap.indent(program, "    "))
 
 

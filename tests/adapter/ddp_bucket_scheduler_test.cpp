@@ -1,4 +1,4 @@
-// Scheduling of hooks on the buckets of another reducer: order, lanes, errors, replacement.
+// DdpBucketScheduler runs hooks on the buckets of another framework's reducer: order, lanes, errors, replacement.
 #include "adapter/ddp_bucket_scheduler.hpp"
 
 #include <future>
@@ -52,7 +52,8 @@ std::vector<double> step(DdpBucketScheduler& scheduler, double value) {
   return results;
 }
 
-// Two dependent collectives: matched in order of arrival, they would sometimes pair with another bucket's.
+// Runs two dependent collectives. If a group matched them in call order, they would sometimes pair with those of
+// another bucket.
 Future<Tensor> twice(ProcessGroup& group, GradBucket& bucket) {
   const AllreduceOptions average{.op = ReduceOp::avg};
   const WorkPtr first = group.allreduce(bucket.buffer(), average);
@@ -91,7 +92,7 @@ TEST(DdpBucketScheduler, MatchesCollectivesByBucket) {
   }
 }
 
-// Two models whose buckets come in one backward pass, in the same order on all ranks. Ranks and hooks have random
+// One backward pass fills the buckets of two models, in the same order on all ranks. Ranks and hooks have random
 // delays.
 TEST(DdpBucketScheduler, MatchesCollectivesOfTwoModelsOnOneGroup) {
   for (const bool lanes : {true, false}) {

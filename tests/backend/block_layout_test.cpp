@@ -18,8 +18,7 @@ void expect_sequential_results(ProcessGroup& group, std::int64_t rows) {
   const Tensor wide = Tensor::full({rows, 4}, 1);
   const Tensor columns = wide.slice(1, 0, 4, 2);
   const Tensor word = Tensor::zeros({1});
-  if (group.rank() != 0)
-    group.recv(word, 0)->wait();  // late, so that rank 0 starts the second before the first completes
+  if (group.rank() != 0) group.recv(word, 0)->wait();  // delays the first allreduce until rank 0 has started both
   const WorkPtr first = group.allreduce(columns);
   const WorkPtr second = group.allreduce(columns);
   if (group.rank() == 0) {
@@ -35,7 +34,7 @@ TEST_P(StridedTensors, ArePackedWhenTheOperationStarts) {
   GetParam().spawn(4, [](ProcessGroup& group) { expect_sequential_results(group, 50'000); });
 }
 
-// An input that shares begin and strides with this rank's output, but has another shape.
+// The input has the same start address and strides as this rank's output, but another shape.
 TEST_P(StridedTensors, OverlappingShapesAreRejected) {
   GetParam().spawn(4, [](ProcessGroup& group) {
     const Tensor table = Tensor::zeros({4, 4});

@@ -60,7 +60,7 @@ TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesBeforeCompletion) {
   const Tensor departed_tensor = shared(0, kTwoChunksPerRank, 1);
   const auto first = allreduce(0, departed_tensor);
   const auto second = allreduce(1, shared(1, kTwoChunksPerRank, 2));
-  while (context(0).drive()) {  // its share
+  while (context(0).drive()) {  // rank 0 reduces its slice
   }
   ASSERT_FALSE(first->done());
   context(0).close();
@@ -77,7 +77,7 @@ TEST_F(SteppedCollectives, InPlaceFailsIfPeerLeavesDuringLastChunk) {
   const auto second = allreduce(1, shared(1, kTwoChunksPerRank, 2));
   while (context(0).drive()) {
   }
-  ASSERT_TRUE(context(1).drive());  // the second chunk of its share; the first was done when it started
+  ASSERT_TRUE(context(1).drive());  // the second chunk of its slice; the first was reduced when the operation started
   context(0).close();
   while (context(1).drive()) {
   }

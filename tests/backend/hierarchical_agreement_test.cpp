@@ -34,7 +34,7 @@ class HierarchicalAgreement : public ::testing::TestWithParam<Case> {
   static void spawn(const RankBody& body) { GetParam().fixture.spawn(GetParam().ranks, body); }
 };
 
-// Sizes that fit into a slot, that piggyback on headers, and that are sent separately; equal and unequal slices.
+// Covers payloads that fit into a slot, piggyback on headers, or are sent separately, with equal and unequal slices.
 TEST_P(HierarchicalAgreement, ReductionsOnEveryPath) {
   spawn([](ProcessGroup& group) {
     for (const std::int64_t count : {256, 257, 512, 1024, 1025, 4096, 7168, 11999, 12000, 12288, 12289, 30001}) {

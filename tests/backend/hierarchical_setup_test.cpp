@@ -1,4 +1,4 @@
-// Creation of a hierarchical group: returns on no rank before all ranks have all sub-backends.
+// Creation of a hierarchical group: no rank returns before all ranks have created their sub-backends.
 #include <future>
 #include <thread>
 

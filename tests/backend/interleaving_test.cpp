@@ -30,7 +30,7 @@ struct ProgramStep {
   std::int64_t count;
   int lane;
   int root;
-  bool shared;           ///< true if the tensors lie in shared memory
+  bool shared;           ///< true if the tensors are in shared memory
   int mismatching_rank;  ///< the rank that passes another count, or -1
 };
 

@@ -57,7 +57,7 @@ TEST_F(MailboxesTest, MessagesAreMatchedInSendOrder) {
   EXPECT_EQ(b.data<float>()[0], 2);
 }
 
-// check_peers() sees that the peer left before it has read the peer's last message.
+// check_peers() detects that the peer has left while the peer's last message is still unread.
 TEST_F(MailboxesTest, MessagesOfDepartedRankAreDelivered) {
   ASSERT_TRUE(send(1)->done());
   Counter& message = receiver_mailboxes(group_memory_->block(0), 1)[0].message_count;
@@ -72,7 +72,7 @@ TEST_F(MailboxesTest, MessagesOfDepartedRankAreDelivered) {
   EXPECT_EQ(a.data<float>()[0], 1);
 }
 
-// A spilled message has freed its mailbox, which holds another message by now.
+// A spilled message has already freed its mailbox, which now holds another message.
 TEST_F(MailboxesTest, SpilledMessageFreesItsMailboxWhenRejected) {
   constexpr int kMailboxes = static_cast<int>(kMailboxesPerPeer);
   for (int tag = 1; tag <= kMailboxes; ++tag) ASSERT_TRUE(send(1, tag)->done());

@@ -1,4 +1,5 @@
-// Tests of backends over a transport beyond the contract: bitwise results, and failures that a test transport injects.
+// Tests of backends over a transport that the contract does not cover: bitwise results, and failures that a test
+// transport injects.
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -202,7 +203,7 @@ TEST_F(BlamedRank, AbortIsSentDespiteUndeliveredMessages) {
   EXPECT_THAT([&] { late->barrier()->wait(); }, ThrowsMessage<Aborted>(HasSubstr("rank 1 did not join")));
 }
 
-// The same for a shutdown while an operation is pending.
+// Rank 0 shuts down while an operation is pending; its goodbye is queued behind the undelivered header.
 TEST_F(BlamedRank, GoodbyeIsSentDespiteUndeliveredMessages) {
   const auto transports = testing::make_memory_transports(2, true);
   auto late = make_group(make_transport_backend(transports[1]), std::chrono::hours(1));

@@ -75,7 +75,7 @@ TEST_F(P2PMessages, RecvAnysourceWaitsForRemainingRanks) {
   EXPECT_THROW(receive->wait(Milliseconds(800)), Timeout) << "longer than the failure detector needs";
 }
 
-// Rank 0 leaves a group. The test receives on behalf of the other ranks, at its own pace, as behind slow links.
+// Rank 0 leaves a group. The test receives on behalf of the other ranks and delays them, as a slow link would.
 class P2PShutdown : public ::testing::Test {
  protected:
   explicit P2PShutdown(Milliseconds timeout = std::chrono::seconds(60))

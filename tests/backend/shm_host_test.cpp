@@ -69,7 +69,7 @@ TEST(ShmHost, UsesAtMostFourMebibytesPerRank) {
   });
 }
 
-// Sends what a rank sends to a peer: its rank and a file descriptor.
+// Sends the message with which rank 1 would join: its rank and a file descriptor.
 void send_as_rank_one(int connection) {
   int rank = 1;
   const int file = memfd_create("intruder", 0);
@@ -160,8 +160,8 @@ std::shared_ptr<ProcessGroup> join_group_of_two(const test::TempDirectory& direc
                              .store = std::make_shared<FileStore>(directory / "store")});
 }
 
-// Limits the process to `left` more file descriptors while it lives. The process can raise its soft limit only with
-// Hard::unchanged.
+// While this object exists, the process can open only `left` more file descriptors. With Hard::unchanged, the process
+// can raise its soft limit again.
 class DescriptorLimit {
  public:
   enum class Hard : bool { unchanged, lowered };
@@ -232,7 +232,7 @@ TEST(ShmHost, DescriptorExhaustionIsReported) {
   }
 }
 
-// Lowers the soft limit on descriptors while it lives.
+// Lowers the soft limit on descriptors while this object exists.
 class SoftLimit {
  public:
   explicit SoftLimit(rlim_t soft) {

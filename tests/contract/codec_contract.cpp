@@ -1,4 +1,5 @@
-// Contract of codecs: exact sizes, deterministic bytes, non-finite values that stay visible, and detected corruption.
+// Contract of codecs: exact sizes, deterministic bytes, non-finite values that stay non-finite, and detected
+// corruption.
 #include "contract/codec_contract.hpp"
 
 #include <algorithm>
@@ -160,7 +161,7 @@ TEST_P(CodecContract, ZerosDenormalsAndHugeValues) {
     huge[i] = std::numeric_limits<float>::max() * (static_cast<float>(i) / 999.0f) * (i % 2 ? 1.0f : -1.0f);
   }
   for (const float value : decoded(*codec, encoded(*codec, tiny), tiny.size())) EXPECT_LT(std::abs(value), 1e-7f);
-  // Infinity if the format cannot represent the value, else the value; never a wrong finite value.
+  // A value that the format cannot represent becomes infinity, never a wrong finite value.
   const std::vector<float> back = decoded(*codec, encoded(*codec, huge), huge.size());
   for (std::size_t i = 0; i < huge.size(); ++i) {
     ASSERT_FALSE(std::isnan(back[i])) << i;

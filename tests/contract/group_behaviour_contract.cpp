@@ -33,7 +33,7 @@ TEST_P(GroupBehaviour, ManyOperationsInFlight) {
 
 TEST_P(GroupBehaviour, MessagesOfOneTagStayInOrder) {
   GetParam().spawn(2, [](ProcessGroup& group) {
-    // More messages than mailboxes, of one chunk and of many chunks.
+    // More messages than mailboxes; every fifth message has several chunks, the others have one.
     const auto count = [](int i) { return i % 5 == 0 ? 100'000 : 3 + i; };
     std::vector<WorkPtr> works;
     for (int i = 0; i < 30; ++i) {
@@ -109,7 +109,7 @@ TEST_P(GroupBehaviour, LargeOperationsCompleteWithoutWait) {
       work->on_complete([&] { over.set_value(); }, Urgency::low);
       done.wait(std::chrono::seconds(20));
       expect(t, expected_reduction(t, ReduceOp::sum, 2, round), "round " + std::to_string(round));
-      // Small operations for 10 ms, until the progress thread, which they do not need, blocks.
+      // Runs small operations for 10 ms. They do not use the progress thread, so it blocks before the next round.
       const Tensor stop = Tensor::zeros({1});
       for (const auto end = Clock::now() + Milliseconds(10); stop.item<float>() == 0;) {
         stop.fill(group.rank() == 0 && Clock::now() > end ? 1 : 0);
@@ -202,7 +202,7 @@ TEST_P(GroupBehaviour, UnmatchedReceiveTimesOut) {
     if (group.rank() == 0) {
       EXPECT_THROW(group.recv(t, 1, {.timeout = Milliseconds(50)})->wait(), Timeout);
     } else {
-      // Stays in the group until the failure of rank 0 is reported.
+      // Rank 1 stays in the group until the failure of rank 0 is reported.
       EXPECT_THROW(group.recv(t, 0)->wait(), Error);
     }
   });

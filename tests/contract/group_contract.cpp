@@ -212,7 +212,7 @@ TEST_P(GroupContract, ReduceScatterInPlace) {
     expect_done(second, 5, ReduceOp::sum, "second of several");
     expect(separate, expected_reduction(separate, ReduceOp::sum, group.size(), me), "last of several, not in place");
 
-    // Lists: slices of one tensor, then tensors of their own.
+    // Lists of tensors: first slices of one tensor, then separate tensors.
     const Tensor all = filled(count);
     std::vector<Tensor> slices;
     std::vector<Tensor> tensors;

@@ -12,7 +12,8 @@
 namespace hookline {
 namespace {
 
-// Options hold one, and options with a destructor are destroyed twice by gcc 12 in an expression with co_await.
+// Option structs have a ReduceOp member. If it had a destructor, gcc 12 would destroy an option struct twice in an
+// expression with co_await.
 static_assert(std::is_trivially_destructible_v<ReduceOp>);
 static_assert(ReduceOp() == ReduceOp::sum);
 static_assert(ReduceOp::avg.kind() == ReduceOp::Kind::avg);

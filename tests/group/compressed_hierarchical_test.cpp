@@ -116,7 +116,7 @@ TEST(CompressedHierarchical, AllRanksNameUnresponsiveRemoteRank) {
   }
 }
 
-// The inter-host stage is stateful, so two groups cannot both run it.
+// The inter-host stage is stateful, so the two groups of a cross-check cannot both run it.
 TEST(CompressedHierarchical, CrossCheckedGroupsUseFlatReduction) {
   testing::hierarchical_threads_fixture().spawn(4, [](ProcessGroup& group) {
     const auto both = with_cross_check(group.shared_from_this(), group.new_group({0, 1, 2, 3}));

@@ -74,7 +74,7 @@ TEST_P(Compressed, MeanWithSameBitsOnAllRanks) {
           const std::string what = codec + " of " + std::to_string(count);
           const Tensor t = filled(group, count);
           group.allreduce(t, make_codec(codec), {.op = ReduceOp::avg})->wait(30s);
-          // Two roundings with slices: of the ranks' values and of their mean.
+          // A reduction by slices rounds twice: the values of each rank, and their mean.
           const double bound = 2 * rounding(codec) + 1e-6;
           for (std::int64_t i = 0; i < count; ++i) {
             const double off = std::abs(static_cast<double>(t.data<float>()[i]) - exact_mean(ranks, i));
@@ -284,7 +284,7 @@ TEST(CompressedReduction, AcceptsAnyFloatingPointTypeAndLayout) {
   });
 }
 
-// With three ranks it consists of two operations; the second starts when the first is done.
+// On three ranks a compressed allreduce consists of two operations; the second starts when the first completes.
 TEST(CompressedReduction, CompletesWithCoalescedWork) {
   testing::threads_fixture().spawn(3, [&](ProcessGroup& group) {
     for (int i = 0; i < 20; ++i) {

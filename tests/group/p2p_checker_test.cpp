@@ -168,7 +168,7 @@ class DelayedStore final : public Store {
   int checks_left_ = 20;
 };
 
-// With two messages of one tag, the second must not start before the first, even if its answer is seen first.
+// Two messages with the same tag must start in order, even if the peer's answer to the second is seen first.
 TEST(P2PChecker, StartsInOrderWhenFirstAnswerIsDelayed) {
   for (const std::size_t late : {0u, 1u}) {
     const auto store = std::make_shared<MemoryStore>();

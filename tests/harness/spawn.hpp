@@ -19,7 +19,7 @@ inline void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-/// Spawns the ranks of a group. The parameter of parameterized suites, which print its name.
+/// Spawns the ranks of a group. Test suites are parameterized by it and print its name.
 struct GroupFixture {
   std::string name;
   /// Runs `body` on `ranks` ranks of a new group and returns when all have finished. Throws std::runtime_error naming
@@ -42,7 +42,7 @@ GroupFixture
 hierarchical_processes_fixture();           ///< the first half of the ranks on the first host, the others on the second
 GroupFixture hierarchical_hosts_fixture();  ///< threads on three hosts, with the in-process transport between hosts
 
-/// Processes that create their groups, or the groups' backends, through a file store.
+/// Fixtures whose ranks are processes. `make` creates the group or the backend of a rank through a file store.
 using MakeGroup =
     std::function<std::shared_ptr<ProcessGroup>(const std::shared_ptr<Store>& store, int rank, int ranks)>;
 GroupFixture processes_fixture(const std::string& name, const MakeGroup& make);

@@ -74,7 +74,7 @@ TEST(CompressHook, ResumesBucketAddedLaterBitForBit) {
   EXPECT_TRUE(same_bits(step(hook, 3, 2), step(resumed, 3, 2)));
 }
 
-// Happens with per_parameter when rebucketing moves the selected parameter.
+// With per_parameter, rebucketing can move the selected parameter into a new bucket.
 TEST(CompressHook, ResidualsFollowParametersIntoNewBuckets) {
   const auto group = single_rank_group();
   const auto hook = make_hook("int4(block=4) | error_feedback", group);

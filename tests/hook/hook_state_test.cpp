@@ -101,7 +101,8 @@ TEST(HookState, RejectsOtherTypesAndTruncation) {
   EXPECT_THROW((void)StateReader(corrupt).boolean(), InvalidArgument);
 }
 
-// A hook with a state of its own implements two virtuals; users save and restore it like any other hook, also wrapped.
+// A hook with custom state overrides two virtual functions. Users save and restore it like any other hook, even inside
+// a wrapper.
 class CountingHook final : public CppCommHookInterface<double> {
  public:
   using CppCommHookInterface::CppCommHookInterface;

@@ -268,7 +268,8 @@ TEST(PowerSGD, ResidualsAndFactorsFollowParametersIntoOtherBuckets) {
   }
 }
 
-// The first bucket is unchanged and waits for the other rank when the second one is found to be rebucketed.
+// Rebucketing changed only the second bucket. When the hook detects this, the first bucket is already running and waits
+// for the other rank.
 TEST(PowerSGD, RebucketingLeavesRunningBucketsAlone) {
   for (const char* text :
        {"powersgd(rank=2, start_iter=2)", "powersgd(rank=2, start_iter=0, error_feedback=false, warm_start=false)"}) {

@@ -65,7 +65,7 @@ std::vector<Tensor> train(Reducer& reducer, std::uint64_t step, const Skipped& s
   return gradients;
 }
 
-/// Steps the optimizer after finalize() with the mean gradients.
+/// Updates the parameters with the mean gradients after finalize().
 void step_after(Optimizer& optimizer, Reducer& reducer, const std::vector<Tensor>& means, double scale = 1) {
   for (std::size_t p = 0; p < means.size(); ++p) {
     if (means[p].owner()) optimizer.step(reducer.parameters()[p].name, reducer.parameters()[p].tensor, means[p], scale);
@@ -234,7 +234,7 @@ TEST_P(Overlap, AccumulationStepsOnce) {
   });
 }
 
-// Rank 1 has three steps fewer and joins: parameters and optimizer state stay equal on all ranks.
+// Rank 1 runs three steps fewer than rank 0 and joins: parameters and optimizer state stay equal on all ranks.
 TEST_P(Overlap, JoinedRanksStepLikeTheOthers) {
   GetParam().spawn(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();
@@ -355,7 +355,7 @@ TEST(OverlapSteps, RejectInvalidArguments) {
   // A bucket without parameters.
   GradBucket bucket(0, 1, Tensor::zeros({3}), std::make_shared<const BucketLayout>(layout_of({Dims{3}})));
   EXPECT_THROW((void)overlap(plain, sgd)->run_hook(bucket).wait(), InvalidArgument);
-  // No reducer that reports the end of the step.
+  // Clipping requires a reducer, which reports the end of the step.
   auto layout = std::make_shared<const BucketLayout>(layout_of({Dims{3}}, {Tensor::zeros({3})}, {"p"}));
   GradBucket alone(0, 1, Tensor::zeros({3}), std::move(layout));
   EXPECT_THROW((void)overlap(plain, sgd, {.clip_norm = 1})->run_hook(alone).wait(), InvalidArgument);

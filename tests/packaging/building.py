@@ -13,7 +13,8 @@ CONSUMER = Path(__file__).parent / "consumer"
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
     """Runs a command and returns its stdout; AssertionError with the full output if it fails."""
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # that is the staged package
+    # PYTHONPATH would select the staged package.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(list(map(str, command)), cwd=cwd, env=env, text=True, capture_output=True, check=False)
     output = result.stdout + result.stderr
     assert result.returncode == 0, f"{' '.join(map(str, command))} ended with {result.returncode}:\n{output}"

@@ -37,7 +37,8 @@ def test_a_build_without_gloo_and_mpi(tmp_path: Path) -> None:
 
 @pytest.fixture
 def package_without_transports(tmp_path: Path) -> Path:
-    # Transports are searched for in the directory of the library, to which the staged package has a link.
+    # The library loads transports from its own directory. The staged package only links to the library, so copy the
+    # targets of links.
     shutil.copytree(BUILD / "python/hookline", tmp_path / "hookline", symlinks=False)
     for transport in tmp_path.rglob("libhookline_*.so"):
         transport.unlink()

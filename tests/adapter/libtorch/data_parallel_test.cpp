@@ -21,7 +21,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
-constexpr double kByte = 1.0 / (1 << 20);  // of bucket_cap_mb
+constexpr double kByte = 1.0 / (1 << 20);  // one byte in MiB, the unit of bucket_cap_mb
 
 /// Runs `body` on a thread for each rank.
 void on_all_ranks(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& body) {

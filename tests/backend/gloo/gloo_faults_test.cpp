@@ -1,4 +1,4 @@
-// Failures of gloo groups: missing, killed and stopped ranks are named in time, and survivors can continue.
+// Failures of gloo groups: missing, killed and stopped ranks are named before the timeout, and survivors can continue.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -221,7 +221,7 @@ TEST_F(GlooFaults, StoppedPeerCausesTimeoutAndAbortReturns) {
   EXPECT_EQ(exit_status(children[1]), 128 + SIGKILL);
 }
 
-// Gloo never gets past abandoned data, so the abort message must not queue behind them.
+// Gloo never completes an abandoned transfer, so the abort message must not queue behind it.
 TEST_F(GlooFaults, AbortDuringTransferIsDelivered) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < 2; ++rank) {
