@@ -76,8 +76,8 @@ void BucketScheduler::abandon(const void* owner) {
 }
 
 // Takes the first entry if its lane is free. Later entries wait even if their lanes are free, so that hooks start in
-// the same order on all ranks: their states may count steps by it, and hooks may share a thread that waits for
-// collectives.
+// the same order on all ranks. A hook may count steps by its starts, and several hooks may share a thread that waits
+// for collectives.
 std::optional<BucketScheduler::Entry> BucketScheduler::next() {
   if (queue_.empty()) return std::nullopt;
   const Entry& first = queue_.front();

@@ -1,4 +1,4 @@
-// WrapperFunction: forwarding and error feedback of nested hooks.
+// HookWrapper: traits and error feedback of nested hooks.
 #include "hook/hook_wrapper.hpp"
 
 #include <hookline/core/error.hpp>

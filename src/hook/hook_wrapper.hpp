@@ -15,7 +15,8 @@ Future<HookResult> as_result(Future<Tensor> reduced);
 /// Derived classes implement run(), which calls the inner hook. All other calls are forwarded to the inner hook.
 class HookWrapper : public CommHookInterface {
  public:
-  /// Throws InvalidArgument if `inner` is null. `applies_scale` is as in HookTraits, and implied by the inner hook's.
+  /// `applies_scale` is as in HookTraits; it is true also if the inner hook applies the scale. Throws InvalidArgument
+  /// if `inner` is null.
   HookWrapper(HookPtr inner, const std::string& name, bool applies_scale = false);
 
   Future<HookResult> run_hook(GradBucket& bucket) final;
@@ -24,8 +25,9 @@ class HookWrapper : public CommHookInterface {
   void begin_step(const HookStep& step) override { inner_->begin_step(step); }
   void end_step(const HookStep& step) override { inner_->end_step(step); }
   void on_step_failed(const std::string& cause) override { inner_->on_step_failed(cause); }
-  /// Applies error feedback to the innermost hook, whose contribution has the units of its own input. Throws
-  /// InvalidArgument naming that hook if it neither implements error feedback nor reports its contribution.
+  /// Applies error feedback to the innermost hook, because wrappers may change the buffer that the hook's contribution
+  /// refers to. Throws InvalidArgument naming that hook if it neither implements error feedback nor reports its
+  /// contribution.
   bool enable_error_feedback() override;
   std::vector<HookStats> stats() const override { return inner_->stats(); }
   void save(StateWriter& writer) const override { inner_->save(writer); }

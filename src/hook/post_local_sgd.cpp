@@ -52,7 +52,8 @@ Future<HookResult> PostLocalSGDHook::run_hook(GradBucket& bucket) {
   co_return bucket.buffer();
 }
 
-// Counts steps here, not by buckets: hooks may run out of order, since a sparse bucket first waits for its row union.
+// Counts steps here and not in run_hook(): a sparse bucket first waits for its row union, so hooks may run out of
+// order.
 void PostLocalSGDHook::begin_step(const HookStep&) { step_ = state_->iter++; }
 void PostLocalSGDHook::end_step(const HookStep&) { step_.reset(); }
 

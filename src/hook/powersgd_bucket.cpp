@@ -124,7 +124,7 @@ Future<void> PowerSGDBucket::allreduce_mean_encoded(CompressedReduction& reducti
   decode_time_ += reduction.stats().decode_time;
 }
 
-// Encoded factors and float32 gradients are two concurrent operations.
+// Encoded factors and uncompressed float32 gradients are averaged by two concurrent operations.
 Future<void> PowerSGDBucket::allreduce_p(const std::shared_ptr<ProcessGroup>& group) {
   if (options_.wire == DType::f32) return allreduce_mean(p_message_, group);
   if (plan_.uncompressed_size == 0) return allreduce_mean_encoded(reduction(p_reduction_, group), p_);

@@ -13,9 +13,9 @@
 
 namespace hookline::hook {
 
-/// A step is compute_p(), allreduce_p(), compute_q(), allreduce_q(), reconstruct(). Between steps only M is stored, the
-/// gradients plus the residual. The residual M - P·Qᵀ is computed lazily in compute_p() of the next step, so that
-/// reconstruct() only writes.
+/// A step calls compute_p(), allreduce_p(), compute_q(), allreduce_q() and reconstruct(), in this order. With error
+/// feedback, M (the gradients plus the previous residual) and the factors are kept until the next step: its compute_p()
+/// computes the residual M - P·Qᵀ, so that reconstruct() need not update M.
 class PowerSGDBucket {
  public:
   PowerSGDBucket(const GradBucket& bucket, PowerSGDPlan plan, const PowerSGDOptions& options, ProcessGroup& group);
@@ -36,8 +36,9 @@ class PowerSGDBucket {
   /// Writes the product of the factors to `values`.
   void reconstruct(float* values);
 
-  /// Average P and the uncompressed gradients, and Q, over all ranks.
+  /// Averages P and the uncompressed gradients over all ranks.
   Future<void> allreduce_p(const std::shared_ptr<ProcessGroup>& group);
+  /// Averages Q over all ranks.
   Future<void> allreduce_q(const std::shared_ptr<ProcessGroup>& group);
 
   HookStats stats() const;
@@ -48,8 +49,9 @@ class PowerSGDBucket {
   Tensor p() const { return factors_valid_ ? p_.clone() : Tensor(); }
   Tensor q() const { return factors_valid_ ? q_.clone() : Tensor(); }
 
-  /// Restore the residual, by writing to the returned tensor, and the factor Q of a matrix. Call before the first step.
+  /// Returns the tensor to which a restored residual must be written. Call before the first step.
   Tensor corrected_gradients() const { return corrected_gradients_; }
+  /// Restores the factor Q of a matrix. Call before the first step.
   void set_q(const PowerSGDMatrix& matrix, const Tensor& q);
 
  private:

@@ -30,8 +30,8 @@ class PowerSGDMemory {
   /// Delimit a reducer's step. Between the two calls its buckets run in any order.
   void begin_step();
   void end_step();
-  /// Returns the step of a bucket, or nullopt before compression starts. Outside a reducer steps are counted by
-  /// buckets.
+  /// Returns the step of a bucket, or nullopt before compression starts. Outside a reducer, bucket indices delimit the
+  /// steps.
   std::optional<std::uint64_t> begin_bucket(const GradBucket& bucket);
   std::uint64_t iter() const;
   PowerSGDState::Totals totals() const;

@@ -92,7 +92,8 @@ void ReducerImpl::reset_step() {
   close_step();
 }
 
-// Handles parameters without a mark: unused, known to be unused, or missing.
+// Handles parameters without a mark: an unused parameter contributes zeros or a stale gradient, a missing one is an
+// error. The first step of a static graph records the number of marks of each parameter.
 void ReducerImpl::handle_unmarked() {
   const auto full = [](const Bucket& b) { return b.pending.load(std::memory_order_acquire) == 0; };
   if (!learning_graph_ && std::all_of(buckets.begin(), buckets.end(), full)) return;
@@ -124,7 +125,7 @@ void ReducerImpl::handle_unmarked() {
   }
 }
 
-// Contributes zeros. An exposed view is saved, and restored if no rank has a gradient.
+// Fills the gradient with zeros. Saves an exposed view first, to restore it if no rank has a gradient.
 void ReducerImpl::zero_unused(std::size_t parameter) {
   GradSlot& slot = slots_[parameter];
   if (slot.view_exposed && (options.find_unused_parameters || options.static_graph))
@@ -133,21 +134,21 @@ void ReducerImpl::zero_unused(std::size_t parameter) {
   std::memset(slot.data, 0, slot.view.nbytes());
 }
 
-// Operations have the same timeout and better messages, so theirs must fire first.
+// The default is longer than the timeout of the hook's operations, whose more specific errors must come first.
 Milliseconds ReducerImpl::hook_timeout() const {
   return options.timeout ? std::min(*options.timeout, kMaxTimeout)
                          : std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack;
 }
 
-// For a queue without progress. The hook that blocks it may be another model's, so a short timeout of this one does not
-// apply.
+// The time limit for a queue without progress. The hook that blocks the queue may belong to another model, so a short
+// timeout of this reducer does not apply.
 Milliseconds ReducerImpl::stall_timeout() const {
   return std::max(hook_timeout(), std::min(group->timeout(), kMaxTimeout) + kTimeoutSlack);
 }
 
 void ReducerImpl::wait_for_bucket(std::size_t index) {
   Bucket& bucket = buckets[index];
-  // Read outside the lock: group->timeout() may call into Python, whose other threads may wait for the lock.
+  // Read outside the lock: group->timeout() may take the GIL, and the thread that holds the GIL may wait for the lock.
   const Milliseconds limit = hook_timeout();
   const Milliseconds stall_limit = stall_timeout();
   hook::StallTimer stall(*scheduler_, stall_limit);

@@ -49,7 +49,7 @@ void ReducerImpl::end_join() {
   }
   joined_ = false;
   join_.reset();
-  reduced_ = false;  // the parameters are those of another rank
+  reduced_ = false;  // the broadcast below replaces the parameters, which the gradients then no longer match
 
   // At least one rank ran the last step; the highest such rank is the root.
   run_control_collective("end_join: broadcasting parameters", [&] {

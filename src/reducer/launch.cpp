@@ -81,7 +81,8 @@ void ReducerImpl::launch(std::size_t index, int lane) {
   start_hook(buckets[index], index);
 }
 
-// The unused parameters are known in advance if all parameters must be used, or if the static graph is recorded.
+// Unused parameters are known in advance from the second step of a static graph on. Without static_graph and
+// find_unused_parameters there are none.
 HookStep ReducerImpl::hook_step() const {
   HookStep step;
   step.scale = scale_;
@@ -115,7 +116,7 @@ void ReducerImpl::start_hook(Bucket& bucket, std::size_t index) {
       return;
     }
     Future<HookResult> future = bucket.sparse ? run_sparse(bucket, index) : hook->run_hook(*bucket.grad_bucket);
-    // Keeps hook, bucket and group alive until then, even if the reducer is destroyed.
+    // The captures keep hook, bucket and group alive until the hook completes, even if the reducer is destroyed.
     future.on_done([self = shared_from_this(), kept = hook, &bucket, index, future] {
       const std::exception_ptr error = future.error();
       self->on_hook_done(bucket, index, error, error ? std::nullopt : std::optional(future.value()));

@@ -141,7 +141,8 @@ std::vector<std::size_t> ReducerImpl::broadcast_order() {
     return slots_[trainable_[a]].arrival_order - 1 < slots_[trainable_[b]].arrival_order - 1;
   });
   const std::vector<std::int64_t> own(order.begin(), order.end());
-  const Tensor numbers = Tensor::borrow(own).clone();  // owns its memory: Ctrl-C ends only the wait
+  // The tensor owns its memory: Ctrl-C ends the wait, not the broadcast that writes to it.
+  const Tensor numbers = Tensor::borrow(own).clone();
   broadcast(*group, numbers)->wait();
   std::copy_n(numbers.data<const std::int64_t>(), order.size(), order.begin());
   return order;

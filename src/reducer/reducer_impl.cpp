@@ -67,8 +67,8 @@ ReducerImpl::ReducerImpl(std::vector<Parameter> model_parameters, std::shared_pt
   slots_.resize(parameters.size());
   param_progress_ = std::vector<ParamProgress>(parameters.size());
   for (const std::size_t i : trainable_) param_progress_[i].dense = !parameters[i].sparse;
-  // Streaming stores if gradients and buckets together exceed the caches, regardless of the size of each. Measured with
-  // 32 MiB of cache and two ranks.
+  // Uses streaming stores if gradients and buckets together exceed the caches, regardless of their individual sizes.
+  // The threshold was measured with 32 MiB of cache and two ranks.
   std::size_t bytes = 0;
   for (const std::size_t i : trainable_) bytes += parameters[i].tensor.nbytes();
   if (bytes >= 2 * kernel::kStreamThresholdBytes) stores_ = kernel::StoreMode::streaming;
@@ -169,7 +169,7 @@ void ReducerImpl::run_control_collective(const char* what, const std::function<v
   } catch (...) {
     error = std::current_exception();
   }
-  // Also if the wait for the turn failed: the turn may still come.
+  // Releases the lane even if the wait for the turn failed, because the turn may still come.
   turn.on_done([self = shared_from_this(), lane] {
     self->scheduler_->release(self.get(), lane);
     self->scheduler_->launch();
@@ -203,7 +203,7 @@ bool ReducerImpl::open_step(bool active) {
   const std::lock_guard lock(step_mutex_);
   if (step_open_.load(std::memory_order_relaxed)) return true;
   throw_if_failed();
-  rebuild_if_pending();  // before step_ changes: another rank may do it between steps, under no_sync
+  rebuild_if_pending();  // before step_ changes: under no_sync another rank may rebuild between steps
   ++step_;
   scale_ = weight_scale_;
   if (options.reduction == GradientReduction::sum && !plain_allreduce_) scale_ *= group->size();
@@ -307,8 +307,8 @@ void ReducerImpl::check_gradient(std::size_t parameter, const Tensor& gradient) 
   }
 }
 
-// With repeated marks in a static graph each mark passes the sum so far. Accumulated under no_sync, earlier parts would
-// count twice.
+// If a static graph marks a parameter repeatedly, each mark passes the sum so far. Accumulating these sums under
+// no_sync would count the earlier parts twice.
 void ReducerImpl::check_accumulation(std::size_t parameter, const Tensor& gradient) const {
   const ParamProgress& progress = param_progress_[parameter];
   const bool repeated = no_sync ? progress.expected_marks > 1
@@ -346,7 +346,7 @@ void ReducerImpl::check_gradient(std::size_t parameter, const SparseGradient& gr
 
 void ReducerImpl::mark_ready(std::size_t parameter, const SparseGradient& gradient) {
   check_gradient(parameter, gradient);
-  // Rejects a second mark before it stores anything: the hook of the first may be reading.
+  // Rejects a second mark before it stores any rows: the hook may be reading the rows of the first.
   const bool counts = begin_mark(parameter);
   store_rows(parameter, gradient);
   finish_mark(parameter, counts);

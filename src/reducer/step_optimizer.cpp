@@ -1,5 +1,5 @@
-// Reduced gradients, and optimizer steps of a whole reducer: defined here, because the optimizer module is below the
-// reducer.
+// reduced_gradients(), and the step() overloads of optimizers that take a Reducer. They are defined here because the
+// optimizer module must not depend on the reducer module.
 #include <fmt/format.h>
 
 #include <hookline/core/error.hpp>
