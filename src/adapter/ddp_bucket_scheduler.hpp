@@ -21,8 +21,8 @@
 namespace hookline::adapter {
 
 /// Schedules hooks so that collectives of different buckets match across ranks, as Hookline's own reducer does. On a
-/// group with lanes several hooks run concurrently; without lanes they run one after another. Every rank submits the
-/// same buckets in the same order, those of all models on the group together; a step begins with bucket 0. Thread-safe.
+/// group with lanes several hooks run concurrently; without lanes they run one after another. All ranks
+/// must submit the buckets of all models on the group in the same order. A step begins with bucket 0. Thread-safe.
 class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<DdpBucketScheduler> {
  public:
   /// Receives the reduced buffer or the error. Called once, on the thread that completes the hook.
@@ -35,8 +35,8 @@ class HOOKLINE_EXPORT DdpBucketScheduler : public std::enable_shared_from_this<D
   /// hook itself aborts the group, so that no other rank waits for this one.
   void run(GradBucket bucket, Callback done);
 
-  /// The same for a sparse bucket: one parameter, with a gradient of few rows that may differ between ranks. The hook
-  /// gets the union of the rows, and `done` gets them reduced.
+  /// As run(), for a sparse bucket: one parameter, whose gradient consists of rows that may differ between ranks. The
+  /// hook gets the union of the rows, and `done` gets the reduced rows.
   using SparseCallback = std::function<void(const SparseGradient& reduced, const std::exception_ptr& error)>;
   void run_sparse(std::size_t index, std::size_t bucket_count, SparseGradient own, Tensor parameter,
                   SparseCallback done);

@@ -32,7 +32,7 @@ const std::vector<at::Tensor>& single(const std::vector<std::vector<at::Tensor>>
   return lists[0];
 }
 
-/// Checks torch's index of the root tensor; a rank has one tensor.
+/// Throws unless torch's index of the root tensor is 0, because each rank passes one tensor.
 void check_root_tensor(std::int64_t number, const char* operation) {
   if (number != 0) throw_invalid(operation, "root tensor out of range: expected 0, got " + std::to_string(number));
 }

@@ -18,9 +18,9 @@ namespace hookline::libtorch {
 
 class StagedCall;
 
-/// Has no lanes: operations match in the order in which they start. An operation that torch's backend lacks is
-/// Unsupported, unless StagedCall can build it from others. Ranks' calls are not compared (with_collective_checks()
-/// adds that), and a failure on one rank is not reported to the others.
+/// Has no lanes: operations match in the order in which they start. An operation that torch's backend lacks
+/// throws Unsupported, unless StagedCall can build it from others. The calls of the ranks are not compared
+/// (with_collective_checks() adds that), and a failure on one rank is not reported to the others.
 class TorchGroup final : public ProcessGroup, public group::ForwardingGroup {
  public:
   /// `owner` is kept alive: the Python object of a group implemented in Python.

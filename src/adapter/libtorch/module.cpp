@@ -74,7 +74,7 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-/// Creates the Python exception for an error. Set once, and leaked.
+/// The Python function hookline_torch.errors.for_torch, which converts hookline exceptions. Set once, and leaked.
 PyObject* make_exception = nullptr;
 // Function types of the capsules that hookline._core provides.
 using ErrorToPython = PyObject*(const std::exception_ptr& error);
