@@ -1,4 +1,4 @@
-"""The state of hooks written in Python as bytes, which can be loaded without executing code."""
+"""Serializes the state of Python hooks as bytes, which can be loaded without executing code."""
 
 from __future__ import annotations
 

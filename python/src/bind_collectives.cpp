@@ -38,7 +38,7 @@ struct PythonCall {
   const char* method = nullptr;  ///< the called name, for operations with aliases
 };
 
-/// `operation` has the fields that only some operations use.
+/// Starts the operation of a call. `operation` has the fields that only some operations use.
 WorkObject start(ProcessGroup& group, PythonCall call, Operation operation = {}) {
   operation.type = call.type;
   operation.inputs = std::move(call.inputs);
@@ -62,7 +62,7 @@ TensorList single_tensor(handle object, std::string_view operation) {
                         std::to_string(tensors.tensors.size()));
 }
 
-/// An allreduce that sends values encoded by a codec.
+/// Starts an allreduce that sends values encoded by a codec.
 WorkObject allreduce_encoded(ProcessGroup& group, handle object, const CallArguments& arguments, handle codec) {
   TensorList tensors = single_tensor(object, "allreduce with a codec");
   std::shared_ptr<Codec> given_codec;
@@ -79,7 +79,7 @@ WorkObject allreduce_encoded(ProcessGroup& group, handle object, const CallArgum
   return result;
 }
 
-/// `output_lists` has one list per rank, each with one array per input.
+/// Starts an allgather of several inputs. `output_lists` has one list per rank, each with one array per input.
 WorkObject allgather_coalesced(ProcessGroup& group, handle output_lists, handle inputs,
                                const CallArguments& arguments) {
   PythonCall call{.type = OpType::allgather_coalesced, .inputs = tensors_of(inputs).tensors, .arguments = arguments};

@@ -143,7 +143,7 @@ std::exception_ptr error_from_python(PyRef exception, const std::string& prefix)
     std::vector<int> ranks = is_hookline_error ? ranks_of(exception.get()) : std::vector<int>();
     return t.from_python(message, std::move(ranks), std::move(exception));
   }
-  return nullptr;  // unreachable: the last type has no built-in base
+  return nullptr;  // unreachable: the last type, Error, accepts every exception
 }
 
 nb::object error_to_python(const std::exception_ptr& error) {

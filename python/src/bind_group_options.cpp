@@ -68,7 +68,7 @@ struct ReduceOpArg : CallArg {
   static constexpr auto kType = nanobind::detail::const_name("ReduceOp | str");
 };
 
-/// A member of CallOptions, bound as a Python attribute with the name in torch. The attribute accepts an `Arg`.
+/// A member of CallOptions, bound as a Python attribute with torch's name. Its setter takes an `Arg`.
 template <class V, class Arg = V>
 struct Option {
   using Argument = Arg;

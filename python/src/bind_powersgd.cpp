@@ -25,7 +25,8 @@ namespace {
 using State = PowerSGDState;
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 
-/// Hooks share the native state but not this Python object, because hookline.torch keeps hooks until the object dies.
+/// Hooks own the native state but not this Python object. hookline.torch caches hooks in a WeakKeyDictionary by this
+/// object, so a reference from a hook would keep the entry alive forever.
 struct PyPowerSGDState {
   std::shared_ptr<State> state;
   GroupRefs group_refs;

@@ -238,7 +238,8 @@ void bind_between_steps(nb::class_<PyReducer>& reducer) {
       .def(
           "replace_comm_hook",
           [](PyReducer& self, nb::handle state, nb::handle hook) {
-            // Destroyed after the new hook is set, the inner hook last, with the GIL.
+            // Keeps the old hooks until the new one is set. `inner`, which `before` may wrap, is destroyed last, with
+            // the GIL.
             const PyRef inner = self.hook;
             const HookPtr before = self->hook();
             PyRef made(make_hook_object(state, hook, self.group, self.for_torch));

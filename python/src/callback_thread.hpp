@@ -22,7 +22,7 @@ class CallbackThread {
   /// The executor may outlive this object; tasks posted after stop() run on the posting thread. A forked child gets its
   /// own thread.
   std::shared_ptr<Executor> executor();
-  /// Runs the posted tasks and joins the thread. In a forked child, which does not have the thread, only leaks it.
+  /// Runs the posted tasks and joins the thread. In a forked child, which does not have the thread, leaks it.
   void stop() noexcept;
 
  private:

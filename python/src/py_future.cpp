@@ -58,7 +58,8 @@ PyFuture::~PyFuture() {
 nb::object PyFuture::wait(std::optional<TimeoutArg> timeout) {
   const Milliseconds limit = timeout ? *timeout : kDefaultTimeout;
   const auto deadline = deadline_after(limit);
-  // A callback that waits for another callback of its thread runs the thread's tasks meanwhile.
+  // On a callback thread, runs the thread's tasks while waiting: one of them may complete this future. The empty task
+  // ends the wait for a task.
   const auto current_executor = promise_ && !done() ? ThreadExecutor::current() : nullptr;
   if (current_executor) future_.on_done([current_executor] { current_executor->post([] {}); });
   while (!done()) {
@@ -132,7 +133,7 @@ bool PyFuture::complete(PyRef reference, std::exception_ptr error) {
     return error ? promise_->try_set_error(std::move(error)) : promise_->try_set_value(std::move(reference));
   };
   if (shared_) {
-    // They may wait for other futures, so callbacks of those must run immediately and not in the loop of
+    // Native continuations may wait for other futures, whose callbacks must then run immediately and not in the loop of
     // run_callbacks().
     auto* const outer = std::exchange(deferred, nullptr);
     const GilRelease released;
@@ -272,7 +273,8 @@ int PyFuture::traverse(visitproc visit, void* arg) const {
 
 // Releasing references runs Python code, so this object must be consistent first.
 void PyFuture::clear() {
-  // finalize() has run all callbacks; later ones may refer to objects that are already cleared.
+  // finalize() has run all callbacks. Callbacks added since may refer to objects that are already cleared, so they are
+  // dropped.
   const std::vector<Callback> released_callbacks = std::exchange(callbacks_, {});
   const nb::object error = std::move(error_);
   error_moved_ = false;

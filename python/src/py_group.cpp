@@ -78,7 +78,7 @@ int NativeGroup::traverse(visitproc visit, void* arg) {
   if (const int stopped = ref_counter_->traverse(visit, arg)) return stopped;
   if (weak_from_this().use_count() != 1) return 0;
   for (const PyRef& group : wrapped_groups_) {
-    // Subgroups from new_group() share the reference.
+    // Skips a reference that is shared with subgroups from new_group(), which also keep the object alive.
     if (group.owner().use_count() == 2) Py_VISIT(group.get().ptr());
   }
   return hook_list_.traverse(visit, arg);
@@ -88,7 +88,8 @@ void NativeGroup::clear() {
   if (weak_from_this().use_count() != 1) return;
   hook_list_.clear();
   if (wrapped_groups_.empty()) return;
-  release_without_gil(exchange_inner(std::make_shared<ClearedGroup>()));  // it refers to the wrapped groups
+  // The inner group is released first, because it has unowned pointers to the wrapped groups.
+  release_without_gil(exchange_inner(std::make_shared<ClearedGroup>()));
   const auto released = std::exchange(wrapped_groups_, {});
 }
 

@@ -44,8 +44,8 @@ BucketStep make_bucket_step(PyRef stepper, bool by_parameter, bool for_torch) {
   };
 }
 
-/// Returns a hook whose destructor releases the GIL: it joins the overlap thread, on which the next Python hook may
-/// have run, so that the exiting thread needs the GIL.
+/// Returns a hook that is destroyed without the GIL. Its destructor joins the overlap thread, which needs the GIL to
+/// exit if it has run a Python hook.
 HookPtr hook_released_without_gil(HookPtr hook) {
   CommHookInterface* const pointer = hook.get();
   return {pointer, [hook = std::move(hook)](CommHookInterface*) mutable {

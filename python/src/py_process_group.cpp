@@ -211,7 +211,7 @@ std::uint64_t PyProcessGroup::sequence_number() const {
   });
 }
 
-// Needed for every operation: Python is called only once if the class does not override it.
+// Every operation reads the timeout, so Python is called only once if the class does not override it.
 Milliseconds PyProcessGroup::timeout() const {
   if (overrides_timeout_.load(std::memory_order_relaxed) == 0) return base_timeout();
   return call_python("timeout", [&] {

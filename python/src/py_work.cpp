@@ -81,7 +81,7 @@ void PyWork::wait(std::optional<Milliseconds> timeout) {
   record_completion(nullptr);
 }
 
-// A wait may be interrupted, or have a shorter timeout than the operation.
+// True if the operation continues after a failed wait(), which may have been interrupted or had a shorter timeout.
 bool PyWork::is_pending() const {
   const std::lock_guard lock(mutex_);
   return future_ && !future_->done() && Clock::now() < origin_.deadline;
@@ -159,7 +159,7 @@ int PyWork::source_rank() const {
   });
 }
 
-// Waiters for its future have a copy of the reference.
+// Code that waits for the future has a copy of the reference. A count of 2 is object_ and the temporary from owner().
 nb::handle PyWork::sole_reference() const noexcept {
   return object_.owner().use_count() == 2 ? object_.get() : nb::handle();
 }

@@ -160,7 +160,7 @@ void finish(const std::shared_ptr<PendingFuture>& pending, Clock::time_point dea
   }
   deadline_timer().remove(deadline, pending.get());
   {
-    const GilRelease released;  // continuations run in here
+    const GilRelease released;  // continuations run without the GIL
     if (error) pending->promise.try_set_error(error);
     else pending->promise.try_set_value(std::move(tensors));
   }
@@ -188,7 +188,7 @@ Future<Tensors> tensors_of_future(nb::handle future, std::string call_site, PyRe
   future.attr("add_done_callback")(
       nb::cpp_function([slot, deadline, outputs = std::move(outputs)](const nb::object& done) {
         const auto completed = std::exchange(*slot, nullptr);
-        if (!completed) return;  // some call it twice
+        if (!completed) return;  // some futures call it twice
         finish(completed, deadline, [&] {
           const nb::object value = nb::hasattr(done, "value") ? done.attr("value")() : done.attr("result")();
           return tensors_of_value(value, completed->call_site, outputs);

@@ -14,10 +14,11 @@
 
 namespace hookline::python {
 
-/// Returns a native future of the tensors that completes a Python future of hookline, torch or concurrent.futures: a
-/// list of arrays, one array, or None for `outputs`. It keeps `keep_alive` and the Python future alive until it is
-/// done. At the deadline it fails with a Timeout whose message starts with `call_site`. Errors keep their type and
-/// Python object, which gets a note with `call_site`. Needs the GIL. Throws a TypeError if the object is not a future.
+/// Returns a native future that completes with a Python future of hookline, torch or concurrent.futures. The value of
+/// the Python future is a list of arrays, one array, or None, which stands for `outputs`. The native future keeps
+/// `keep_alive` and the Python future alive until it is done. At the deadline it fails with a Timeout whose message
+/// starts with `call_site`. Errors keep their type and Python object, which gets a note with `call_site`. Needs the
+/// GIL.
 Future<std::vector<Tensor>> tensors_of_future(nb::handle future, std::string call_site, PyRef keep_alive,
                                               std::vector<Tensor> outputs, Clock::time_point deadline);
 

@@ -86,7 +86,7 @@ class NodeAgent:
         self.events, self._event_writer = socket.socketpair()
         try:
             tcp = self._open()
-            # Connected before the rendezvous: from then on, losing node 0 closes a connection, which shows at once.
+            # Connected before the rendezvous, so that the loss of node 0 is noticed at once by the closed connection.
             clone = tcp.clone()
             self._store, self._listener_store = PrefixStore(PREFIX, tcp), PrefixStore(PREFIX, clone)
             self._hellos = self._join(Hello(ranks, socket.gethostname(), torch_port, commitment(self._secret)))

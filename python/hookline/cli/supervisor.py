@@ -13,7 +13,7 @@ from .rank import Rank
 
 # Forwarded to a rank's whole process group, as the terminal does. They start the grace period.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Forwarded only to the rank's process: a child process without a handler would die of them.
+# Forwarded only to the rank's process: they would kill a child process without a handler.
 MESSAGES = (signal.SIGUSR1, signal.SIGUSR2)
 
 

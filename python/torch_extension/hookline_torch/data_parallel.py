@@ -174,7 +174,8 @@ class DistributedDataParallel(DataParallelBase, nn.Module):  # type: ignore[misc
 
     def _is_averaged(self) -> bool:
         """True if the current backward pass is averaged. Begins a pass at the first gradient if there is none."""
-        current = self._current_pass()  # not in the frame of a mark: its error would keep the frame, and so the pass
+        # A local variable here and not in grad_hook: the traceback of a failed mark would keep the pass alive.
+        current = self._current_pass()
         return self._begin_pass(bool(self.require_backward_grad_sync)) if current is None else current.averages
 
     def _begin_pass(self, averages: bool) -> bool:
