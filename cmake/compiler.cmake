@@ -14,7 +14,7 @@ if(ccache AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${ccache})
 endif()
 
-# The same bits on every rank: the compiler must not contract a multiply and an add.
+# All ranks must compute the same bits, so the compiler must not contract a multiply and an add.
 add_compile_options(-ffp-contract=off)
 # The presets enable warnings. gcc 12 reports false overlaps and overflows in "text" + std::string at -O3 (bug 105651).
 add_compile_options("$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-Wno-restrict;-Wno-stringop-overflow>")

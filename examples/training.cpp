@@ -29,7 +29,7 @@ int main() {
   const hl::Tensor grad_w = hl::Tensor::empty({64, 10}), grad_b = hl::Tensor::empty({10});
   for (int step = 0; step < 20; ++step) {
     if (step == 10) reducer.replace_hook(hl::make_hook(mean_then_clip, group));
-    // Each rank's gradients pull the parameters towards its rank number; their mean pulls towards the mean of these.
+    // Each rank's gradients pull the parameters towards its rank number; their mean pulls towards the mean rank.
     for (int i = 0; i < 10; ++i) grad_b.data<float>()[i] = params[1].tensor.data<float>()[i] - float(group->rank());
     reducer.mark_ready("b", grad_b);  // in the backward pass, as soon as each gradient is computed
     for (int i = 0; i < 640; ++i) grad_w.data<float>()[i] = params[0].tensor.data<float>()[i] - float(group->rank());

@@ -13,7 +13,7 @@ class TopK:
         self.group, self.k = group, k
 
     def __call__(self, state, bucket):
-        """Each rank sends its largest gradients and their indices; the mean of the other elements is zero."""
+        """Each rank sends its largest gradients and their indices. Elements that no rank sends become zero."""
         values = bucket.buffer()
         count = max(1, int(len(values) * self.k))
         indices = np.argsort(-np.abs(values))[:count]

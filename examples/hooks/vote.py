@@ -6,7 +6,7 @@ import hookline as hl
 
 
 def vote(group, bucket):
-    """Sends only the signs, a quarter of the bytes. The mean gets the majority's sign and the mean magnitude."""
+    """Sends only the signs, a quarter of the bytes. The result has the majority's sign and the mean magnitude."""
     gradients = bucket.buffer()
     size = np.array([np.abs(gradients).mean()], np.float32)
     signs = np.sign(gradients).astype(np.int8)
