@@ -26,7 +26,7 @@ Connections::Connections(::gloo::transport::Device& device, int rank, int size, 
       if (r != rank) context_->createPair(r);
     }
   } catch (const std::exception& e) {
-    // A pair has a listening port of its own on each side.
+    // Gloo opens a separate listening port for each pair, so large groups may run out of ports.
     throw ResourceError(
         fmt::format("gloo: cannot open sockets for {} ranks on {}: {}. Each rank of a host needs {} ports (widen "
                     "net.ipv4.ip_local_port_range) and as many file descriptors (raise ulimit -n).",

@@ -178,10 +178,10 @@ class GlooTransport final : public Transport {
     const Addresses peer_addresses = exchange_addresses(*store_, rank_, size_, own, deadline);
     for (int r = 0; r < size_; ++r) peer_names_.push_back(fmt::format("rank {}", r));
     constexpr Milliseconds kCloseRetryInterval{10};
-    // connect() blocks until Gloo's timeout; this thread meanwhile checks for dead ranks.
+    // Connects on another thread, because Gloo blocks until its timeout. This thread meanwhile checks for dead ranks.
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
-    const std::vector<int> global_ranks = backend::global_ranks(ranks);  // thread-local: not known to the other thread
+    const std::vector<int> global_ranks = backend::global_ranks(ranks);  // reads thread-local state
     std::future<void> connected =
         std::async(std::launch::async, [&] { connect_all(peer_addresses, global_ranks, deadline); });
     try {

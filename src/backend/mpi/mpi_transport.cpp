@@ -62,7 +62,7 @@ class MpiTransport final : public Transport {
     try {
       return receive(MPI_ANY_SOURCE, tag, data, capacity);
     } catch (const PeerLost&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the listener thread retries in a loop
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the listener thread retries at once
       throw;
     }
   }

@@ -45,8 +45,8 @@ void wait_for_active_calls() {
   while (state().active_calls.load() > 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
 }
 
-// MPI_Finalize calls this first, in Hookline or in the application. Threads of leaked groups poll their requests until
-// then.
+// MPI_Finalize calls this at its start, whether Hookline or the application calls MPI_Finalize. Ends the
+// MPI calls of leaked groups, whose threads may still poll their requests.
 int on_finalize(MPI_Comm, int, void*, void*) {
   poison("mpi: MPI was finalized");
   wait_for_active_calls();

@@ -14,7 +14,7 @@ namespace hookline::mpi {
 /// finalized.
 void init_mpi();
 
-/// Throws ResourceError naming `what` if `code` is not MPI_SUCCESS.
+/// Throws ResourceError naming `call` if `code` is not MPI_SUCCESS.
 void check_call(int code, const char* call);
 /// Returns MPI's description of an error code.
 std::string error_text(int code);

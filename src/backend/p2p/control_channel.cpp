@@ -92,7 +92,7 @@ bool ControlChannel::complete_if_unusable(TransportOp& op) {
   return true;
 }
 
-// Called by the listener thread, or by the thread that starts the receive, which no other thread knows yet.
+// Called by the listener thread, or by the thread that starts the receive before any other thread can access it.
 void ControlChannel::deliver(const std::shared_ptr<RecvOp>& op, const UnexpectedMessage& message) {
   if (message.envelope.inline_bytes == message.envelope.bytes) {
     std::exception_ptr error;

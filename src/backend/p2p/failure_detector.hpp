@@ -16,8 +16,9 @@ inline constexpr Milliseconds kMaxSuspectGrace{850};
 inline constexpr Milliseconds kDrainGrace{50};  // to drain received messages once the listener thread has polled
 
 /// The failure detector of point-to-point operations. A disconnected peer is suspect; a message received from it
-/// restarts the grace time. The peer is dead once the grace time has passed without a message and the listener thread
-/// has polled. Peers that said goodbye are not observed. Guarded by the mutex of the ControlChannel.
+/// restarts the grace time. The peer is dead once kSuspectGrace has passed without a message and the listener thread
+/// has polled, or after kMaxSuspectGrace in any case. Peers that said goodbye are not observed. Guarded by the mutex of
+/// the ControlChannel.
 class FailureDetector {
  public:
   /// The state of a peer as seen by this rank; `poll_epoch` counts the polls of the listener thread.

@@ -14,7 +14,7 @@ namespace hookline::p2p {
 namespace {
 
 // The time for which the lane's thread leaves a new task to a waiting caller. While tasks keep coming, the thread polls
-// at this interval instead of blocking, because a wake-up costs more.
+// at this interval instead of blocking, because a poll costs less than a wake-up.
 constexpr std::chrono::microseconds kPollInterval{500};
 constexpr int kIdlePolls = 8;
 
