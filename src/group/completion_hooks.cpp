@@ -240,7 +240,8 @@ class CompletionHooks::HookedWork final : public backend::ForwardingWork {
     if (state_->waiters > 0) state_->hooks_done.notify_all();
   }
 
-  // True inside a hook of this work. A wait for hooks would deadlock there.
+  // True if this thread is running one of this work's hooks, for this or another work. Waiting for the hooks would
+  // deadlock.
   bool called_from_hook() const noexcept {
     for (const auto& queue : *queues_) {
       if (queue->runs_on_this_thread()) return true;

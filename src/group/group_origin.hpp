@@ -10,7 +10,7 @@
 namespace hookline::group {
 
 struct GroupOrigin {
-  std::shared_ptr<Store> store;   ///< exclusive to this group; null: subgroup creation failures are not published
+  std::shared_ptr<Store> store;   ///< exclusive to this group; null: failures to create subgroups are not published
   std::vector<int> global_ranks;  ///< by rank; empty: the group's ranks are global
 };
 

@@ -21,7 +21,7 @@ constexpr std::string_view kRanksEnd = "] ";
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// Replaces the numbers after every "rank" and "ranks" by the ranks of the group.
+// Replaces each rank number of the sub-backend, after "rank" or "ranks", with the group rank.
 std::string map_ranks_in_text(std::string_view text, const std::vector<int>& ranks) {
   std::string out;
   std::size_t position = 0;
