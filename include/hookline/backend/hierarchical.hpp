@@ -16,8 +16,8 @@ namespace hookline {
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_hierarchical_backend(const TransportConfig& config);
 
 /// Creates the default backend: shm on one host, otherwise hierarchical. The transport is the one named by the option
-/// "transport"; else mpi if every rank was started by the mpirun of the MPI it was built with; else gloo. Accepts the
-/// options of all these backends and passes each its own. Throws InvalidArgument for an unknown option.
+/// "transport"; else mpi if mpirun of the MPI library that the transport was built with started every rank; else gloo.
+/// Accepts the options of all these backends and passes each its own. Throws InvalidArgument for an unknown option.
 HOOKLINE_EXPORT std::shared_ptr<Backend> make_default_backend(const TransportConfig& config);
 
 }  // namespace hookline

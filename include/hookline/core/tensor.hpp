@@ -51,7 +51,7 @@ class HOOKLINE_EXPORT Tensor {
     bool read_only = false;
   };
   /// Returns a view of foreign memory. Throws InvalidArgument for a negative extent, an overflowing size, misaligned
-  /// memory, or null with elements.
+  /// memory, or a null pointer with elements.
   static Tensor wrap(void* data, const Dims& shape, DType dtype, const WrapOptions& options);
   static Tensor wrap(void* data, const Dims& shape, DType dtype);
 

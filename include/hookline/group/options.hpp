@@ -1,6 +1,6 @@
 // Options of the operations. Aggregates with defaults, for designated initializers.
 //
-// All are trivially destructible: gcc 12 destroys other temporaries twice in an expression with co_await.
+// All are trivially destructible: in an expression with co_await, gcc 12 destroys temporaries of other types twice.
 #pragma once
 
 #include <optional>

@@ -26,7 +26,7 @@ class HOOKLINE_EXPORT StateWriter {
     write_integer(static_cast<std::uint64_t>(value), std::cmp_less(value, 0));
   }
   void boolean(bool value);
-  /// Writes all bits of the value, those of a NaN and of -0 included.
+  /// Writes the exact bits of the value, including NaN payloads and the sign of zero.
   void number(double value);
   void text(std::string_view value);
   void bytes(std::span<const std::byte> value);
@@ -65,7 +65,7 @@ class HOOKLINE_EXPORT StateReader {
   std::string text();
   std::vector<std::byte> bytes();
   Tensor tensor();
-  /// Throws InvalidArgument if bytes are left.
+  /// Throws InvalidArgument if unread bytes remain.
   void expect_end() const;
 
  private:

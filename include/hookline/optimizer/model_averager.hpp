@@ -68,8 +68,8 @@ class HOOKLINE_EXPORT HierarchicalModelAverager : public ModelAverager {
     std::int64_t period;
     int group_size;  ///< number of consecutive ranks
   };
-  /// Creates the subgroups; a collective call. Throws InvalidArgument unless there is a level, the periods are positive
-  /// and ascending, each group size divides the size of the group, and the last one equals it.
+  /// Creates the subgroups; a collective call. Throws InvalidArgument unless there is at least one level, the periods
+  /// are positive and ascending, each group size divides the size of the group, and the last one equals it.
   HierarchicalModelAverager(const std::vector<Level>& levels, std::int64_t warmup_steps,
                             const std::shared_ptr<ProcessGroup>& group);
   const std::vector<std::pair<std::uint64_t, std::shared_ptr<ProcessGroup>>>& period_groups() const noexcept {

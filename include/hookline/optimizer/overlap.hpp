@@ -25,8 +25,8 @@ struct OverlapOptions {
 ///
 /// Globally unused parameters are not updated; with find_unused_parameters all updates are deferred to the end of the
 /// step, when the unused ones are known. PyTorch's DistributedDataParallel does not report them to hooks, so they are
-/// updated with zero gradients there. Parameters are not updated under no_sync. Joined ranks update theirs like the
-/// others.
+/// updated with zero gradients there. Parameters are not updated under no_sync. Ranks that have joined update their
+/// parameters like the others.
 ///
 /// Optimizer state is keyed by parameter name, so the same optimizer may be used with another inner hook between steps.
 /// Saved hook states include it. Throws InvalidArgument unless clip_norm is positive and finite. The hook throws

@@ -57,12 +57,12 @@ struct JoinOptions {
   bool divide_by_initial_world_size = true;
 };
 
-/// Every rank creates a reducer with the same parameters and options and runs the same steps. A step is mark_ready for
-/// each parameter, from any number of threads, then finalize(). All other methods are called between steps, by one
-/// thread.
+/// Every rank creates a reducer with the same parameters and options and runs the same steps. A step calls mark_ready()
+/// for each parameter, from any number of threads, then finalize(). Unless stated otherwise,
+/// all other methods are called between steps, by one thread.
 ///
-/// A gradient is either written into gradient(name), a view of its bucket, and marked, or passed to mark_ready. The
-/// latter is copied into the bucket, and finalize() writes the mean back.
+/// A gradient is either written into gradient(name), a view of its bucket, and marked, or passed to mark_ready(). A
+/// passed gradient is copied into the bucket, and finalize() writes the mean back to it.
 ///
 /// After the first step buckets are rebuilt in the order of rank 0's gradients. They are kept if gradient() exposed a
 /// view, with ReducerOptions::buckets, and with find_unused_parameters without static_graph.
@@ -75,7 +75,7 @@ class HOOKLINE_EXPORT Reducer {
           ReducerOptions options = {});
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
-  /// Does not wait; running hooks keep their resources alive.
+  /// Does not wait for running hooks, which keep their resources alive.
   ~Reducer();
 
   /// Marks a gradient as ready. Without `gradient`, the caller has written it into gradient(name). Otherwise the caller
@@ -116,7 +116,7 @@ class HOOKLINE_EXPORT Reducer {
 
   /// Returns the dense parameters and their reduced gradients, after finalize(), without parameters that no rank used.
   /// The gradients are views of the buckets, valid until the next step; unlike gradient(), this does not prevent the
-  /// rebuild of the buckets. Throws InvalidArgument unless the last marks were reduced by finalize().
+  /// rebuild of the buckets. Throws InvalidArgument unless finalize() has reduced the gradients marked last.
   std::vector<NamedGradient> reduced_gradients() const;
 
   std::size_t index_of(std::string_view name) const;
@@ -131,8 +131,8 @@ class HOOKLINE_EXPORT Reducer {
   HookPtr hook() const;
 
   /// RAII guard of gradient accumulation: while it lives, marked gradients accumulate in the buckets and finalize()
-  /// sends nothing. The next step reduces the sum. Only the first mark after the first step communicates, to rebuild
-  /// the buckets.
+  /// sends nothing. The next step reduces the sum. The only communication in the scope is the rebuild of the buckets,
+  /// in the first mark after the first step.
   class HOOKLINE_EXPORT NoSync {
    public:
     NoSync(const NoSync&) = delete;

@@ -262,7 +262,7 @@ class GradientAverager : public std::enable_shared_from_this<GradientAverager> {
     with_gradient(index, [&](const auto& gradient) { reducer_->mark_ready(index, gradient); });
   }
 
-  /// Marks a parameter that this pass does not reach. A gradient accumulated in earlier passes still takes part.
+  /// Marks a parameter that this pass does not reach. A gradient accumulated in earlier passes is still reduced.
   void mark_unused(std::size_t index) {
     if (!parameters_[index].grad().defined()) return;
     with_gradient(index, [&](const auto& gradient) { reducer_->mark_unused(index, gradient); });
