@@ -89,7 +89,7 @@ struct FileStore::Impl {
 
 FileStore::Impl::~Impl() {
   if (world_size <= 0) return;
-  if (fork_generation != core::fork_generation()) return;  // the parent counts it as opened and closes it
+  if (fork_generation != core::fork_generation()) return;  // the parent has opened the store and closes it
   const InterruptScope no_interrupts(nullptr);
   try {
     write(Milliseconds(0), [this](LogFile::Lock& lock, const Table&) {

@@ -157,7 +157,7 @@ void LogFile::load() {
     ensure_in_window(record_bytes);
     const auto body = std::string_view(window).substr(end_ - window_start + kRecordHeaderBytes, record->body_bytes);
     if (!replay(*record, body, end_, contents_)) throw_corrupt(end_);
-    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = record_bytes;  // written by any process
+    if (end_ == header_.start && header_.generation > 1) snapshot_bytes_ = record_bytes;  // a snapshot by any process
     end_ += record_bytes;
   }
 }

@@ -32,7 +32,7 @@ struct RendezvousPlan {
   int server_rank = -1;  ///< see Rendezvous
   /// True if the server listens on all interfaces. Needed since a host may resolve its own name to 127.0.1.1.
   bool listen_on_all_interfaces = false;
-  /// True if torchrun's agent runs the server. It is PyTorch's, which does not support tokens.
+  /// True if torchrun's agent runs the server. That is PyTorch's server, which does not support tokens.
   bool joins_agent_store = false;
 
   std::string path = {};

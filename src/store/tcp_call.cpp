@@ -11,8 +11,8 @@
 namespace hookline::store {
 namespace {
 
-// The minimum reply timeout of requests that do not wait. The user's timeout applies to missing keys; a late reply
-// costs the connection.
+// The minimum reply timeout of requests that do not wait. The user's timeout applies to missing keys only: a late
+// reply breaks the connection.
 constexpr Milliseconds kMinReplyTimeout = std::chrono::seconds(2);
 // Limit on waiting for the confirmation of a cancelled wait. The next request skips later confirmations.
 constexpr Milliseconds kCancelTimeout{100};

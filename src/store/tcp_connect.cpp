@@ -20,7 +20,7 @@
 namespace hookline::store {
 namespace {
 
-// Limit per address, so that one that drops packets leaves time for the others.
+// Time limit per address: an address that drops packets must leave time for the others.
 constexpr Milliseconds kConnectTimeout = std::chrono::seconds(10);
 
 // True after a TCP self-connect: the ephemeral source port equals the destination port.
