@@ -48,9 +48,9 @@ class Reference:
         self.errors, self.factors = {}, {}
 
     def go_on_from(self, order, errors, q):
-        """Takes over what each rank keeps of a bucket with parameters in this order, so that roundings do not add up.
+        """Replaces the state of a bucket with parameters in this order by hookline's state on each rank.
 
-        They would: with errors fed back, a difference in the last bit grows about twofold a step.
+        Otherwise rounding differences would accumulate: error feedback about doubles them in each step.
         """
         at = 0
         for name, shape in order.items():
@@ -74,7 +74,7 @@ class Reference:
             q = q[rank * columns :]
 
     def step(self, gradients):
-        """gradients[rank][name] in, means[name] out."""
+        """Takes gradients[rank][name] and returns means[name]."""
         means = {}
         for name in gradients[0]:
             own = [np.asarray(g[name], np.float64) for g in gradients]
@@ -87,7 +87,7 @@ class Reference:
         return means
 
     def step_batched(self, gradients, order):
-        """The same with the gradients, in the order that they have in the bucket, as one square."""
+        """Like step(), but compresses the whole bucket, with its gradients in this order, as one square matrix."""
         if self.step_number < self.start:
             return self.step(gradients)
         shapes = {name: gradients[0][name].shape for name in order}
@@ -128,7 +128,7 @@ class Reference:
         result = p @ q.T
         self.factors[name] = q
         self.errors[name] = [m - result for m in matrices]
-        if beyond is not None:  # the padding of a bucket is zero, without a residual
+        if beyond is not None:  # the padding of a bucket has no residual
             for error in self.errors[name]:
                 error.ravel()[beyond:] = 0
         return result

@@ -18,7 +18,7 @@ DEADLINE = 30.0
 
 
 class Launcher:
-    """Commands of `hookline run`; `runtime` is empty before and after each."""
+    """Starts `hookline run` commands. The folder `runtime` is empty before and after each command."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Launcher:
         return str(path)
 
     def start(self, *arguments: str, ignored: tuple[int, ...] = (), **options: Any) -> "subprocess.Popen[bytes]":
-        """Starts it as the leader of a process group, with pipes unless told otherwise."""
+        """Starts `hookline run` as the leader of a new session. stdout and stderr are pipes unless `options` differ."""
 
         def defaults() -> None:
             # A test run in the background may have inherited ignored signals.
@@ -44,7 +44,7 @@ class Launcher:
                 signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
 
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-        # Unbuffered: what readline() took too much would be missing in communicate().
+        # Unbuffered, because communicate() would miss data that readline() has buffered.
         options["bufsize"] = 0
         command = [sys.executable, "-m", "hookline", "run", *arguments]
         process = subprocess.Popen(
@@ -60,13 +60,13 @@ class Launcher:
 
     @staticmethod
     def lines(process: "subprocess.Popen[bytes]", count: int) -> list[bytes]:
-        """The next lines of a launcher's stdout."""
+        """Returns the next lines of a launcher's stdout."""
         assert process.stdout is not None
         return [process.stdout.readline() for _ in range(count)]
 
     @staticmethod
     def watch(pid: int) -> Callable[[], bool]:
-        """Returns a function that waits until a process exits, child or not; it returns False if it does not exit."""
+        """Returns a function that waits for the exit of a process, child or not, and returns False after a timeout."""
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:

@@ -17,9 +17,9 @@ TOKEN = "0123456789abcdef" * 4
 PREFIX = nodes_module.PREFIX
 MAGIC = 0x3C85F7CE
 VALIDATE, SET, COMPARE_SET, GET, DELETE, PING = 0, 1, 2, 3, 8, 13  # of PyTorch's protocol
-# Ready, then done at SIGUSR1.
+# Prints "ready"; at SIGUSR1 prints "done" and exits.
 PROGRAM = "trap 'echo done; exit 0' USR1; echo ready; while true; do sleep 1000 & wait; done"
-HANDSHAKE = struct.pack("=BI", PING, 0xF0544F4B) + b"HOOKLINE\1" + bytes(32)  # without the proof
+HANDSHAKE = struct.pack("=BI", PING, 0xF0544F4B) + b"HOOKLINE\1" + bytes(32)  # lacks the proof of the token
 END = {"node": 1, "text": "ended by an attacker", "code": 0}
 
 
@@ -48,7 +48,7 @@ def job(launcher, monkeypatch):
 
 
 def running(launcher, job, count=2):
-    """A job whose ranks are all running."""
+    """Starts a job and returns its launchers when all ranks run."""
     processes = [job(node, count) for node in range(count)]
     for process in processes:
         assert launcher.lines(process, 1) == [b"ready\n"]
@@ -56,7 +56,7 @@ def running(launcher, job, count=2):
 
 
 def raw_request(job, request: bytes) -> bytes:
-    """Sends a request in PyTorch's plain protocol and one for a value; returns the reply until the server closes."""
+    """Sends a request without a token, and then a get. Returns all bytes until the server closes the connection."""
     reply = b""
     with socket.create_connection((job.host, job.port), timeout=30) as client, contextlib.suppress(ConnectionError):
         client.sendall(struct.pack("=BI", VALIDATE, MAGIC) + request + bytes([GET]) + key("nodes"))
@@ -91,7 +91,7 @@ def test_a_client_without_the_token_changes_nothing(launcher, job, request_bytes
 
 
 def insider(job) -> hl.Store:
-    """The store of the job, as a launcher with the token sees it."""
+    """Returns the store of the job, opened with the token and prefix of its launchers."""
     return hl.PrefixStore(PREFIX, hl.TCPStore(job.host, job.port, timeout=30))
 
 
@@ -159,7 +159,7 @@ def test_heartbeats_cannot_be_corrupted_by_others(launcher, job):
     store = insider(job)
     for node in range(2):
         store.set(f"heartbeat/{node}", b"x" * 1000)
-    # Each node replaces it by its own heartbeat.
+    # Each node overwrites the corrupt value with its next heartbeat.
     deadline = time.monotonic() + 30
     while any(store.get(f"heartbeat/{node}").startswith(b"x") for node in range(2)):
         assert time.monotonic() < deadline

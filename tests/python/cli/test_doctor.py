@@ -95,7 +95,7 @@ def test_limits_of_control_groups_apply_to_their_descendants(tmp_path):
     (tmp_path / "sys/fs/cgroup/memory/a").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory/a/memory.limit_in_bytes").write_text("1000")
     (tmp_path / "sys/fs/cgroup/memory/a/memory.usage_in_bytes").write_text("400")
-    assert read_limits(str(tmp_path)).memory == 600  # version 1
+    assert read_limits(str(tmp_path)).memory == 600  # cgroup version 1
     (tmp_path / "proc/self/cgroup").write_text("")
     found = read_limits(str(tmp_path))
     assert (found.memory, found.quota, found.processes) == (8000000 * 1024, inf, inf)

@@ -1,4 +1,4 @@
-"""`hookline run` on several nodes, which are loopback addresses here: rendezvous, joint end, and messages."""
+"""`hookline run` on several nodes, which are loopback addresses here: rendezvous, common end, and messages."""
 
 import json
 import os
@@ -187,7 +187,7 @@ def test_node_0_serves_more_clients_than_its_soft_limit_of_descriptors(launcher,
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for process in processes:
-        assert launcher.lines(process, 2) == [b"64\n", b"ready\n"]  # ranks have the user's limit
+        assert launcher.lines(process, 2) == [b"64\n", b"ready\n"]  # ranks keep the user's soft limit
     host, _, port = nodes.master.partition(":")
     clients = [hl.TCPStore(host, int(port), token=token) for _ in range(80)]
     assert clients[-1].num_keys() > 0

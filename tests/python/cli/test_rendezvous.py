@@ -111,7 +111,7 @@ def test_groups_one_after_another_where_rank_0_serves(tmp_path, keeps):
     assert served_by_rank_0(range(3), str(program), "gloo", keeps) == ["[3, 3, 3, 3]\n"] * 3
 
 
-# Exits as soon as it gets the error, also on the rank that serves.
+# Every rank exits as soon as it gets the error, including the rank that serves the store.
 MISSING = """\
 import os, sys
 import hookline as hl

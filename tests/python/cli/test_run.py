@@ -79,7 +79,7 @@ def test_module(launcher):
 
 def test_only_rank_0_reads_stdin(launcher):
     process = launcher.start("-n", "3", "--prefix", "sh", "-c", "cat; echo end", stdin=subprocess.PIPE)
-    # The others see its end at once, while it is still open for rank 0.
+    # The stdin of the other ranks is at EOF at once, while that of rank 0 is still open.
     assert sorted(launcher.lines(process, 2)) == [b"[1] end\n", b"[2] end\n"]
     out, _ = process.communicate(b"typed\n", timeout=30)
     assert out == b"[0] typed\n[0] end\n"
@@ -117,7 +117,7 @@ def test_lines_of_stdout_and_stderr_stay_apart_in_one_file(launcher):
 
 
 def test_much_output_is_intact(launcher):
-    # 4 x 1.3 MB in pieces that are no lines.
+    # 4 x 1.3 MB, written in pieces that do not end at line breaks.
     program = launcher.program(
         "import os\n"
         "rank = os.environ['RANK']\n"

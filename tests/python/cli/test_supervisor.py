@@ -112,7 +112,7 @@ def test_an_ignored_signal_stays_ignored(launcher):
 
 
 def test_a_rank_has_time_to_clean_up_after_an_interrupt(launcher):
-    # Rank 0 dies at once; its failure must not disturb rank 1, which has its own signal already.
+    # Rank 0 dies at once. Rank 1 already handles its own SIGINT, so the failure of rank 0 must not end it early.
     program = launcher.program(
         "import os, signal, sys\n"
         "try:\n"
@@ -178,7 +178,7 @@ def test_child_processes_do_not_outlive_their_rank(launcher, ending):
 
 
 def test_a_daemon_that_holds_the_output_does_not_hold_the_launcher(launcher):
-    # The rank ends only when the daemon has left its process group: before that it would be killed with it.
+    # The rank exits only after the daemon has left its process group; otherwise the launcher would kill both.
     shell = "setsid sh -c 'echo $$; exec sleep 1000' & read line; exit 0"
     process = launcher.start("-n", "1", "sh", "-c", shell, stdin=subprocess.PIPE)
     daemon = int(launcher.lines(process, 1)[0])
@@ -196,7 +196,7 @@ def test_nothing_outlives_a_launcher_that_is_killed(launcher):
     assert len(children) == 4  # three ranks and the reaper
     (directory,) = launcher.runtime.iterdir()
     ended = [launcher.watch(pid) for pid in grandchildren + children]
-    os.killpg(process.pid, signal.SIGKILL)  # the whole group that the launcher is in
+    os.killpg(process.pid, signal.SIGKILL)  # the launcher's whole process group
     assert all(wait() for wait in ended)
     assert not directory.exists()
 

@@ -1,4 +1,4 @@
-// Native code for the Python tests to play with: errors, futures, threads and a group that calls another.
+// Native helpers for the Python tests: errors, futures, threads, and a group that forwards to another group.
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -42,7 +42,7 @@ std::vector<int> caught_ranks(const nb::callable& f) {
   return {};
 }
 
-/// Throws an error of the first kind, caused by one of the second, and so on.
+/// Throws an error of the first kind, whose cause is an error of the second kind, and so on.
 void throw_chain(const std::vector<std::string>& kinds) {
   std::exception_ptr error;
   for (std::size_t i = kinds.size(); i-- > 0;) error = error_of(kinds[i], "number " + std::to_string(i), error);
@@ -91,7 +91,7 @@ void rethrow_on_other_thread(const nb::callable& f) {
   if (stored) std::rethrow_exception(stored);
 }
 
-/// The writing end of a native future of numbers; it is written to on a native thread.
+/// The promise of a native future of int, completed on a native thread.
 class Completer {
  public:
   explicit Completer(bool on_executor)
@@ -123,7 +123,7 @@ class Completer {
   Promise<int> promise_;
 };
 
-/// Waits in C++, without the GIL, for a future of Python's. Returns the value, or the type of the error as text.
+/// Waits in C++, without the GIL, for a Python future. Returns the value, or the type of the error as text.
 nb::object wait_without_gil(nb::handle future, double seconds) {
   const Future<PyRef> shared = share_future(future);
   PyRef result;
@@ -162,7 +162,7 @@ void drop_on_other_thread(nb::object object) {
   thread.join();
 }
 
-/// Native threads that call into Python until they are refused, and drop references all the time.
+/// Starts native threads that call into Python and drop references until the exiting interpreter rejects them.
 void hammer(int threads, nb::object callback) {
   const PyRef shared(std::move(callback));
   for (int i = 0; i < threads; ++i) {
@@ -175,7 +175,7 @@ void hammer(int threads, nb::object callback) {
   }
 }
 
-/// A native group that does nothing but call the given one, as C++ code does.
+/// Returns a native group that forwards every call to `group`.
 std::shared_ptr<ProcessGroup> forward_through_cpp(nb::handle group) {
   return make_wrapper_of(group,
                          [](std::shared_ptr<ProcessGroup> inner) { return std::make_shared<GroupDecorator>(inner); });

@@ -110,7 +110,7 @@ def test_cycle_is_collected(tie: Callable[[Node], None]) -> None:
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_flattened_outcome_outlives_both_futures(failed: bool) -> None:
-    """Each of the two futures must visit it once, or the garbage collector would clear it together with them."""
+    """Each future must visit the shared outcome once; else the garbage collector would clear it with the futures."""
     outer, inner = Future(), Future()
     child = outer.then(lambda _, inner=inner: inner)
     outer.set_result(None)

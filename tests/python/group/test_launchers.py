@@ -24,7 +24,7 @@ TORCHRUN += ["--master-addr=127.0.0.1", "--master-port=0", "--rdzv-endpoint=127.
 MPIRUN = ["mpirun", "-n", "2", "--allow-run-as-root", "--oversubscribe"]
 EXPECTED = ["rank 0 of 2: 3", "rank 1 of 2: 3"]
 
-# The variables of rank r of two from launchers that are not installed here.
+# The variables that launchers which are not installed here set for rank r of 2.
 VARIABLES = {
     "pmi": lambda r: {"PMI_RANK": f"{r}", "PMI_SIZE": "2", "MPI_LOCALRANKID": f"{r}", "MPI_LOCALNRANKS": "2"},
     "pmix": lambda r: {"PMIX_RANK": f"{r}", "PMIX_SIZE": "2", "PMIX_NAMESPACE": "job-7"},

@@ -196,8 +196,8 @@ def test_a_store_that_is_lost_names_the_rank_that_serves_it(monkeypatch, answers
         def serve() -> None:
             connection, _ = server.accept()
             with connection:
-                connection.sendall(connection.recv(10, socket.MSG_WAITALL)[6:])  # the opening: PyTorch's ping
-                for number in [0, 0, 1, 1, 1, 1][:answers]:  # to add(): the first round, the first process in it
+                connection.sendall(connection.recv(10, socket.MSG_WAITALL)[6:])  # the reply to PyTorch's ping
+                for number in [0, 0, 1, 1, 1, 1][:answers]:  # replies to add()
                     connection.recv(4096)
                     connection.sendall(struct.pack("=q", number))
                 connection.recv(4096)

@@ -192,7 +192,7 @@ def test_torch_tensors_arrive_as_torch_tensors_and_arrays_as_arrays():
     assert isinstance(seen, np.ndarray)
     seen[:] = 8
     assert made_by_cpp.numpy()[0] == 8
-    # A part of a tensor becomes a view by the same library.
+    # A slice of a torch tensor arrives as a torch view of it.
     whole = torch.arange(6.0)
     native.allreduce([hl.asarray(whole)[2:4]]).wait()
     part = last(group)[1][0][0]
@@ -207,7 +207,7 @@ def test_torch_tensors_arrive_as_torch_tensors_and_arrays_as_arrays():
     assert last(group)[1][0][0] is bf16
     changed = torch.ones(4)
     tensor = hl.asarray(changed)
-    changed.data = torch.zeros(2)  # the object no longer has the memory of the tensor
+    changed.data = torch.zeros(2)  # `changed` no longer has the memory of `tensor`
     native.allreduce([tensor]).wait()
     assert last(group)[1][0][0].shape == (4,)
 

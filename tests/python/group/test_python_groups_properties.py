@@ -19,7 +19,7 @@ def done():
 
 
 class Own(hl.ProcessGroup):
-    """Overrides all of them with hookline's names."""
+    """Overrides every property and method by hookline's name."""
 
     def __init__(self):
         super().__init__(1, 4)
@@ -56,7 +56,7 @@ class Own(hl.ProcessGroup):
 
 
 class OwnTorch(hl.ProcessGroup):
-    """Overrides all of them with torch's names."""
+    """Overrides every property and method by torch's name."""
 
     def __init__(self):
         super().__init__(1, 4)

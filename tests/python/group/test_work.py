@@ -176,7 +176,7 @@ def test_another_thread_runs_while_one_waits():
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert started.wait(10)
-    for _ in range(50):  # if wait() held the GIL, the first of these would block this thread
+    for _ in range(50):  # if wait() held the GIL, the first sleep would block this thread
         time.sleep(0.002)
     assert waiting.is_alive()
     groups[1].barrier().wait()
@@ -187,7 +187,7 @@ def test_another_thread_runs_while_one_waits():
 def test_timeouts(pair):
     with pytest.raises(hookline.Timeout, match="rank 1 did not join within"):
         pair[0].allreduce([np.ones(2)], timeout=0.1).wait()
-    with pytest.raises(hookline.Timeout):  # the group is broken, and repeats the error
+    with pytest.raises(hookline.Timeout):  # a failed group repeats its error
         pair[0].barrier().wait()
     pair[1].allreduce([np.ones(2)]).wait()  # completed by the data that rank 0 posted before it failed
     with pytest.raises(hookline.Aborted, match="rank 0 failed"):

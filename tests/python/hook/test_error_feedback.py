@@ -1,4 +1,4 @@
-"""Error feedback for Python hooks, by the contribution that they report."""
+"""Error feedback for Python hooks, computed from the contribution that a hook reports."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def eight_bits(state, bucket):
 
 
 def eight_bits_later(state, bucket):
-    """Reports in a continuation, on another thread than the one that called it."""
+    """Reports the contribution in a continuation, which runs on another thread than the hook."""
     own = bucket.buffer().copy()
 
     def report(future):

@@ -129,7 +129,7 @@ def test_registered_functions_run_without_python(ranks, monkeypatch):
 
     def body(group):
         ddp = new(group)
-        state = hl.PowerSGDState(None, start_powerSGD_iter=2)  # of the model's group
+        state = hl.PowerSGDState(None, start_powerSGD_iter=2)  # None: the group of the model
         ddp.register_comm_hook(state, hl.powerSGD_hook)
         monkeypatch.setattr(module, "_make", called)
         steps(ddp, group, 0, 4)
@@ -222,7 +222,7 @@ def test_a_state_is_for_one_model(ranks):
 
 
 class Over(hl.Work):
-    """The callbacks of its future run on the thread that logs, after pending log messages."""
+    """The logging thread runs the callbacks of its future, after it has logged pending messages."""
 
     def wait(self, timeout=None):
         pass

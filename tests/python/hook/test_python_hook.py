@@ -36,7 +36,7 @@ def test_continuations_of_a_hook_stay_in_its_lane(ranks):
             for name in sorted(grads, reverse=group.rank() == 0):
                 ddp.ready(name, grads[name])
                 x = np.ones(3)
-                group.allreduce([x]).wait()  # a collective of the user in between
+                group.allreduce([x]).wait()  # a collective of the user between the buckets
             ddp.finish()
             expect(grads, 1.5 + s)
 
@@ -386,7 +386,7 @@ def test_a_timer_completes_the_future():
 
 
 def test_a_hook_waits_for_a_callback():
-    """From the second bucket on, it runs inside the completion of the previous bucket's future."""
+    """From the second bucket on, the hook runs inside the completion of the previous bucket's future."""
     (group,) = hl.make_thread_groups(1)
     ddp = hl.numpy.DataParallel(model(), group, bucket_cap_mb=1e-5)
 

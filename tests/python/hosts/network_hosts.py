@@ -1,7 +1,7 @@
 """Hosts that are network namespaces of this machine, joined by a switch, each behind a link of a given rate.
 
-Addresses exist inside the namespaces only, and everything is gone when the hosts are: making and removing them needs
-the rights of root and Debian's iproute2.
+The addresses exist only inside the namespaces. Removing the hosts also removes their links and addresses. Creating and
+removing hosts requires root and Debian's iproute2.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ def tc(*arguments: str) -> None:
 
 
 class Hosts:
-    """`count` hosts; each sends and receives at `rate` (as tc writes it, "1gbit"), or as fast as the machine can.
+    """Creates `count` hosts whose addresses begin with `network`.
 
-    Their addresses begin with `network`.
+    Each host sends and receives at `rate` in the notation of tc, such as "1gbit"; None: unlimited.
     """
 
     def __init__(self, count: int, rate: str | None = None, network: str = "10.89.0") -> None:
@@ -147,7 +147,8 @@ class Hosts:
     def mpirun(self, command: Sequence[str], each: Sequence[int], folder: Path, **variables: str) -> str:
         """Runs a command with Open MPI's mpirun, which reaches the other hosts through a script in the folder.
 
-        The ranks go from host to host in turn. What they printed, rank by rank; a failure is an error with all of it.
+        The ranks are distributed over the hosts in turn. Returns their output in rank order; raises an error with this
+        output if a rank fails.
         """
         places = "\n".join(f"{self.address(i)}) place={name};;" for i, name in enumerate(self.names))
         # MPI treats hosts with the same name as one host.

@@ -144,7 +144,7 @@ def seconds_to_notice(hosts: Hosts) -> float:
 def test_a_killed_rank_is_named_within_a_second_and_the_others_make_a_new_group() -> None:
     times = []
     with Hosts(2, "10gbit") as hosts:
-        # Takes a third of a second. Retried, since a loaded machine may take longer.
+        # Detection normally takes a third of a second. Retry, because a loaded machine may take longer.
         for _ in range(4):
             times.append(seconds_to_notice(hosts))
             if times[-1] < 1:
@@ -165,7 +165,7 @@ def test_a_link_that_is_cut_silently_is_a_timeout_and_a_new_group_works() -> Non
         for process in processes:
             found = re.match(r"error (\w+) ([\d.]+) (.*)", read_line(process, "error"))
             assert found is not None
-            assert found[1] in ("Timeout", "Aborted"), found[0]  # another rank on the same host may have been first
+            assert found[1] in ("Timeout", "Aborted"), found[0]  # a rank on the same host may have timed out first
             assert "rank" in found[3], found[0]
         hosts.mend(1)
         assert [text.strip() for text in go_on(processes)] == ["again 3"] * 3

@@ -16,7 +16,7 @@ def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
     with Hosts(2, "10gbit") as hosts:
         command = [sys.executable, str(PROGRAMS / "default_group.py")]
         printed = hosts.mpirun(command, [2, 2], tmp_path)
-        # The bytes sent by each host: half of 1.2 MB, and two rendezvous.
+        # Each host sends 1.2 MB in the allreduce, and the control traffic of mpirun and of the group.
         sent = [hosts.bytes_sent(host) for host in range(2)]
     found = sorted(line for line in printed.splitlines() if line.startswith("rank"))
     assert found == [f"rank {rank} of 4 on hierarchical over ['mpi']" for rank in range(4)], printed
@@ -27,7 +27,8 @@ def test_a_group_that_names_no_backend(tmp_path: Path) -> None:
 CONTRACT = {"OMPI_MCA_mpi_preconnect_mpi": "1", "HOOKLINE_MATRIX": "0.1"}
 
 
-# The tests of hierarchical operations. The others create seventy groups, which takes minutes on a loaded machine.
+# Only tests of hierarchical operations: all others would create seventy groups, which takes minutes on a loaded
+# machine.
 IN_LAYERS = (
     "GroupContract.Allreduce",
     "GroupBehaviour.LanesMatchInAnyOrder",

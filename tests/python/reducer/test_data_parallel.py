@@ -22,7 +22,7 @@ def test_gradients_hold_the_means(ranks):
         params = model()
         params["w"] += group.rank()
         ddp = hl.numpy.DataParallel(params, group)
-        assert params["w"].max() == 0  # rank 0's
+        assert params["w"].max() == 0  # broadcast from rank 0
         for s in range(3):
             grads = gradients(params, group.rank(), s)
             step(ddp, grads)
@@ -236,7 +236,7 @@ def test_invalid_parameter_names():
             hl.numpy.DataParallel(params, group)
     for argument in ("sparse", "ignored", "reduce_last"):
         with pytest.raises(TypeError, match=rf"{argument}: expected a list of names, got a string\. Pass \['w'\]"):
-            hl.numpy.DataParallel(model(), group, **{argument: "w"})  # its characters are valid names
+            hl.numpy.DataParallel(model(), group, **{argument: "w"})  # a string is also a sequence of valid names
     with pytest.raises(TypeError, match="a bucket: expected a list of names, got a string"):
         hl.numpy.DataParallel({"w": np.zeros(2, np.float32)}, group, buckets=["w"])
 
@@ -358,7 +358,7 @@ def test_a_group_that_overrides_allreduce_alone(launch):
 
 
 def test_an_error_in_a_join_is_the_users_own(ranks):
-    """Even if the group does not implement abort."""
+    """The user's exception propagates even if the group does not implement abort."""
 
     class Silent(Forwarding):
         def abort(self):

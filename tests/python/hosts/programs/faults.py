@@ -1,7 +1,7 @@
 """Waits in an allreduce while another host fails, prints the error, and creates a new group.
 
-Prints a line "working" once operations go through, "error NAME SECONDS TEXT" when one fails, and "again SUM" after a
-sum in a new group of the ranks that are left.
+Prints a line "working" after the first operations, "error NAME SECONDS TEXT" when one fails, and "again SUM" after a
+sum in a new group of the remaining ranks.
 """
 
 import os

@@ -6,7 +6,7 @@ import time
 import hookline as hl
 
 host, port, task = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-# The server's own connection and one client.
+# Two connections: that of the server itself, and one client.
 limits = {"max_connections": 2, "keepalive": 1}
 
 

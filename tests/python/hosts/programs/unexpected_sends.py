@@ -1,4 +1,4 @@
-"""Rank 0 sends small messages to the last rank, which do not wait for the receiver, and exits."""
+"""Rank 0 sends small messages to the last rank without waiting for the receiver, and exits."""
 
 import os
 
