@@ -1,4 +1,4 @@
-"""The examples that train: digits are learnt, half batches on two ranks are one whole batch, and bits repeat."""
+"""Training examples: accuracy, equivalence of two ranks with one process, and bitwise reproducibility."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def run(ranks: int, *command: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """weights(name, ranks) trains and returns the network; each name once."""
+    """weights(name, ranks) trains the network and returns its weights. Results are cached by name."""
     folder = tmp_path_factory.mktemp("digits")
 
     def train(name: str, ranks: int):
@@ -45,7 +45,7 @@ def test_two_ranks_with_half_batches_are_one_with_the_whole(weights):
     one, two = weights("one", 1), weights("two", 2)
     for name, value in one.items():
         np.testing.assert_allclose(value, two[name], rtol=1e-4, atol=1e-5)
-    assert any((one[name] != two[name]).any() for name in one)  # so the comparison says something
+    assert any((one[name] != two[name]).any() for name in one)  # rounding differs: these are two separate runs
 
 
 def test_the_same_run_twice_gives_the_same_bits(weights):
@@ -54,7 +54,7 @@ def test_the_same_run_twice_gives_the_same_bits(weights):
 
 
 def table_of(out: str) -> dict[str, dict[str, str]]:
-    """The rows of the table at the end, by hook."""
+    """Returns the rows of the table at the end of the output, by hook."""
     lines = out.splitlines()
     head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["hook", "accuracy"])
     columns, *rows = [re.split(" {2,}", line.strip()) for line in lines[head:]]
@@ -88,7 +88,7 @@ def test_every_hook_that_takes_the_mean_is_as_accurate_as_allreduce(all_hooks):
     rows = table_of(all_hooks) | table_of(run(2, PROGRAM, "--epochs", "12", "--hook", "int4(rounding=stochastic)"))
     accuracy = {name: float(row["accuracy"].split()[0]) for name, row in rows.items()}
     exact = accuracy.pop("allreduce")
-    del accuracy["noop"]  # each rank learns from its own half alone
+    del accuracy["noop"]  # noop does not reduce: each rank trains on its own half of the data
     assert len(accuracy) >= 9
     assert accuracy == {name: pytest.approx(exact, abs=1) for name in accuracy}
 
@@ -114,6 +114,6 @@ def test_the_program_in_cpp():
 
 def test_a_hook_as_a_coroutine():
     out = run(2, BUILD / "examples/example_training").splitlines()
-    whole_steps = 0.5 * (1 - 0.9**10)  # towards the mean of the ranks' numbers
+    whole_steps = 0.5 * (1 - 0.9**10)  # towards the mean of the ranks' values
     clipped_steps = 10 * 0.1 / 650**0.5  # each with a gradient of 650 numbers whose norm is 1
     assert sum(f"b is {whole_steps + clipped_steps:.4f};" in line for line in out) == 2

@@ -49,7 +49,7 @@ constexpr std::size_t kDefaultAlignment = alignof(std::max_align_t);
 
 }  // namespace
 
-// Replaces all forms: mixing them with a sanitizer's own would report mismatches.
+// Replaces all forms of new and delete: a sanitizer reports a mismatch if one of them is its own.
 // NOLINTBEGIN(misc-definitions-in-headers, cppcoreguidelines-no-malloc)
 void* operator new(std::size_t n) { return counted_alloc_or_throw(n, kDefaultAlignment); }
 void* operator new[](std::size_t n) { return counted_alloc_or_throw(n, kDefaultAlignment); }

@@ -1,4 +1,5 @@
-// Tests several reducers on one group whose gradients come in one backward pass, with random delays of ranks and hooks.
+// Tests several reducers on one group: one backward pass marks the gradients of all, with random delays of ranks and
+// hooks.
 // Prints a failing seed; HOOKLINE_SEED=n replays it, HOOKLINE_SEEDS=n sets the number of seeds.
 #include <algorithm>
 #include <cstdlib>
@@ -33,7 +34,7 @@ void delay(Random& random) {
   else if (kind < 4) std::this_thread::yield();
 }
 
-/// Each reducer gets its own wrapper, as two conversions of one torch group are.
+/// A group with a single lane. Each reducer gets its own wrapper, because each conversion of a torch group makes one.
 class OneLane final : public GroupDecorator {
  public:
   using GroupDecorator::GroupDecorator;

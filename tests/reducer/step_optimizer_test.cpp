@@ -1,4 +1,4 @@
-// Tests optimizer steps of a whole reducer: equivalence with single steps, unused and sparse parameters, and misuse.
+// Tests Optimizer::step(Reducer): equivalence with steps of single parameters, unused and sparse ones, and misuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST(StepOptimizer, RejectsSparseParametersBeforeAnyStep) {
     EXPECT_THAT(message_of<Unsupported>([&] { sgd->step(reducer); }),
                 HasSubstr("sgd: parameter 'rows' has sparse gradients"));
     EXPECT_EQ(parameters[0].tensor.data<float>()[0], 1.0F);
-    sgd->step(reducer.reduced_gradients());  // the way out that the message names
+    sgd->step(reducer.reduced_gradients());  // the alternative that the message suggests
     EXPECT_EQ(parameters[0].tensor.data<float>()[0], 0.0F);
   });
 }

@@ -127,7 +127,7 @@ TEST_F(TcpHandshake, WrongTokenIsRejectedByBothSides) {
   const std::string error = error_of(client_of(port(), "the token of another job"));
   EXPECT_THAT(error, AllOf(HasSubstr("127.0.0.1:" + std::to_string(port())), HasSubstr("token differs"),
                            HasSubstr("HOOKLINE_TOKEN")));
-  expect_served();  // the log is complete after this
+  expect_served();  // afterwards the log contains the rejection
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("its token differs"));
   EXPECT_THAT(error + log, Not(HasSubstr("another job's")));

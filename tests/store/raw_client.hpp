@@ -72,7 +72,7 @@ class RawClient {
   int socket_;
 };
 
-/// Returns the opening of PyTorch's protocol.
+/// Returns the validate request, which a client of PyTorch's protocol sends first.
 inline std::string hello() { return RequestBuilder(Query::validate).number(kMagic).bytes(); }
 
 }  // namespace hookline::store

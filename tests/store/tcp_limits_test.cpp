@@ -126,7 +126,7 @@ TEST(TcpLimits, Connections) {
     EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("max_connections"));
     master.ping();
   }
-  // The server may see the end of the other connection after the opening of this one.
+  // The server may see this connection before it sees that the previous client has disconnected, so retry.
   const auto end = deadline_after(seconds(20));
   for (bool served = false; !served;) {
     try {

@@ -235,7 +235,7 @@ TEST(TcpStore, ServerExitIsPeerLostForAllClients) {
   EXPECT_EQ(message_of<PeerLost>([&] { idle->set("k", "v"); }), first);
 }
 
-// A server that opens the protocol and then sends only what the test sends.
+// A server that replies to the ping of a new client and then sends only the bytes that the test passes to send().
 class SilentServer {
  public:
   SilentServer() : listeners_(store::listen_on("127.0.0.1", 0, false, deadline_after(seconds(5)))) {
@@ -286,7 +286,7 @@ TEST(TcpStore, UnconfirmedCancelKeepsTheConnection) {
   EXPECT_THROW(store.ping(), Timeout);
   EXPECT_LT(Clock::now() - start, seconds(15));
   store.set_timeout(seconds(20));
-  // stop_waiting before the cancellation, its confirmation, then the reply to a ping.
+  // stop_waiting of a wait that ended before its cancellation, the confirmation of the cancellation, a ping reply.
   server.send(std::string_view("\x00\x01gnip", 6));
   store.ping();
 }

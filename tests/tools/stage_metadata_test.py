@@ -13,5 +13,5 @@ def test_commands_of_the_staged_distribution_run(tmp_path: Path) -> None:
     (information / "entry_points.txt").write_text("[console_scripts]\nsample = platform:python_version_tuple\n")
     stage_metadata.write_commands(tmp_path, tmp_path)
     done = subprocess.run([tmp_path / "sample"], capture_output=True, text=True, check=False)
-    assert done.stderr.startswith("('3', ")  # sys.exit() prints what is no number
+    assert done.stderr.startswith("('3', ")  # sys.exit() prints a value that is not an integer
     assert done.returncode == 1

@@ -39,7 +39,7 @@ class Server:
         self.port = int(self.process.stdout.readline())
 
     def cpu_seconds(self) -> float:
-        """Makes the server open files and returns its CPU time."""
+        """Makes the server process open ten files and returns its CPU time."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write("\n")
@@ -65,7 +65,7 @@ def serve() -> Iterator[Serve]:
 
 @contextlib.contextmanager
 def idle_connections(port: int, count: int, opening: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Opens connections that send only the opening bytes; some may still be in the kernel's backlog."""
+    """Opens connections that send only `opening`; some may still be in the kernel's backlog."""
     with contextlib.ExitStack() as stack:
         made = []
         for _ in range(count):

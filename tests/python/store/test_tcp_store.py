@@ -66,7 +66,7 @@ def test_sockets_that_a_master_cannot_take_over(tmp_path: Path) -> None:
             take(unbound.fileno())
         with socket.create_connection(("127.0.0.1", port)) as connected, pytest.raises(ValueError, match="connected"):
             take(connected.fileno())
-        os.fstat(listening.fileno())  # what is refused stays the caller's
+        os.fstat(listening.fileno())  # the store leaves a rejected socket open
 
 
 def test_the_master_under_torchrun_is_a_client_of_the_agents_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +95,4 @@ def test_a_socket_that_other_hosts_reach_needs_a_token() -> None:
         everywhere.bind(("0.0.0.0", 0))
         with pytest.raises(hl.InvalidArgument, match="requires a token"):
             hl.TCPStore("127.0.0.1", 0, None, True, master_listen_fd=everywhere.fileno())
-        os.fstat(everywhere.fileno())  # what is refused stays the caller's
+        os.fstat(everywhere.fileno())  # the store leaves a rejected socket open

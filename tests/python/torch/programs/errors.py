@@ -27,7 +27,7 @@ def network():
 
 
 def models(net=network):
-    """A model of each class on separate groups, since a hook error breaks its group."""
+    """Returns PyTorch's and Hookline's model, each on its own group, since a hook error breaks the group."""
     theirs = DistributedDataParallel(net(), process_group=dist.new_group())
     return [theirs, ht.DistributedDataParallel(net(), dist.new_group())]
 
@@ -163,12 +163,12 @@ def exceptions_keep_type_and_traceback():
 
 def failed_model():
     model = DistributedDataParallel(network(), bucket_cap_mb=1e-5)
-    step(model)  # the buckets are rebuilt after it
+    step(model)  # PyTorch rebuilds the buckets after the first step
     seen = weakref.ref(model)
 
     def unlucky(state, bucket):
         error = KeyError("test failure")
-        error.keeps = seen()  # as the frames of a traceback do
+        error.keeps = seen()  # a traceback also refers to the model, through its frames
         return failed(error)
 
     ht.register_comm_hook(model, None, unlucky)
@@ -184,7 +184,7 @@ def errors_of_several_buckets_release_the_model():
 
 
 class Nothing(dist.ProcessGroup):
-    """A group whose allreduce returns None, or a work without a future."""
+    """A group whose allreduce returns `work`: None, or a work without a future."""
 
     def __init__(self, work):
         super().__init__(RANK, SIZE)
@@ -263,7 +263,7 @@ def a_hook_is_not_registered_inside_a_step():
 
         loss = Inside.apply(model(torch.ones(3, 4))).sum()
         own = isinstance(model, ht.DistributedDataParallel)
-        if own:  # has no gradient yet, so its step has not started
+        if own:  # the model has no gradient yet, so its step has not started
             loss.backward()
         else:
             raises(ValueError, "inside a step", loss.backward)

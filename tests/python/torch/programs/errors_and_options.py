@@ -72,7 +72,7 @@ def errors_are_of_both_libraries_types():
     assert isinstance(error, dist.DistBackendError), type(error)
     sparse = torch.sparse_coo_tensor([[0]], [1.0], (4,))
     raises(hl.Unsupported, "expected SUM or AVG, got min", lambda: dist.all_reduce(sparse, dist.ReduceOp.MIN))
-    # A torch group around the hookline backend, as a hookline group, and back again.
+    # Registers a hookline group with NaN checks as the backend of another torch group.
     around = dist.ProcessGroup(c10d._get_default_store(), RANK, SIZE)
     inner = ht.group_from_torch(dist.new_group())
     backend = ht.group_to_torch_backend(hl.with_nan_checks(inner))

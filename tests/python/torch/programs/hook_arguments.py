@@ -78,7 +78,7 @@ def a_hook_is_a_spec_a_comm_hook_or_a_function_with_a_state_everywhere():
             (ht.powerSGD_hook, ht.PowerSGDState(None, matrix_approximation_rank=9, start_powerSGD_iter=3)),
         ):
             if make is own and hook == "bf16" and state is not None:
-                continue  # the state in the constructor belongs to a function
+                continue  # the constructor takes a state only with a function
             model = make(dist.group.WORLD, hook, state)
             assert distance(train(model), PLAIN) < 0.05, (make, hook)
             alike(train(model, 1))
@@ -93,7 +93,7 @@ def the_group_of_a_hook_is_created_once():
     groups = dist.distributed_c10d._world.pg_map
 
     class State:
-        process_group = gloo  # of torch, for the hook's own use
+        process_group = gloo  # a torch group that only the hook uses
 
     def mean(state, bucket):
         assert isinstance(state, State)

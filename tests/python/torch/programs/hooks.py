@@ -180,7 +180,7 @@ def sparse_gradients():
             for mine, theirs in zip(ours, expected, strict=True):
                 scale = float(theirs.to_dense().abs().max())
                 if hook.startswith("powersgd") and mine.dim() == 2 and not mine.is_sparse:
-                    continue  # a matrix of rank 2
+                    continue  # PowerSGD approximates matrices
                 assert float((mine.to_dense() - theirs.to_dense()).abs().max()) <= near * scale, hook
         model = DistributedDataParallel(Embedding(), process_group=group)
         ht.register_ddp_comm_hook("NOOP", model)
@@ -276,7 +276,7 @@ def state_in_checkpoints():
 
 @check
 def errors_of_hooks_arrive_at_backward():
-    # A rank without a bucket that the others have: they get an error when it leaves.
+    # One rank lacks a bucket that the other ranks have. They must get an error when it leaves.
     group = dist.new_group()
     model = DistributedDataParallel(network(), process_group=group, bucket_cap_mb=0.002)
     ht.register_ddp_comm_hook("POWER_SGD", model)
@@ -315,7 +315,7 @@ def no_gil_between_bucket_and_future():
 
     thread = threading.Thread(target=hold)
     thread.start()
-    slow = torch.ones(5, 1 << 20)  # its backward pass takes long enough for the thread to get the GIL
+    slow = torch.ones(5, 1 << 20)  # a long backward pass, so that the thread gets the GIL during it
     Signal.apply(model(torch.ones(2, 12)) @ slow, begun).sum().backward()
     thread.join()
     assert max(bucket["done"] for bucket in ht.stats(model)["buckets"]) < held

@@ -78,7 +78,7 @@ def frozen_parameters_and_buffers_that_differ_are_named():
 
 
 def micro_batches(model, syncs):
-    """Runs passes with and without synchronization; each backward runs with the attribute of the next pass."""
+    """Runs passes with and without synchronization. The attribute already has its next value in each backward pass."""
     gradients = []
     for sync, after in zip(syncs, [*syncs[1:], True], strict=True):
         model.require_backward_grad_sync = sync

@@ -226,7 +226,7 @@ def groups_of_other_ranks():
     assert (dist.get_group_rank(group, 1), dist.get_global_rank(group, 0)) == (0, 1)
     raises(ValueError, "not part of group", lambda: dist.get_group_rank(group, 0))
     mine = [0, 1] if RANK < 2 else [2]
-    for _ in range(2):  # the other ranks take no part
+    for _ in range(2):  # only members call new_group
         group = dist.new_group(mine, use_local_synchronization=True)
         ranks = [torch.tensor([-1]) for _ in mine]
         dist.all_gather(ranks, torch.tensor([RANK]), group=group)

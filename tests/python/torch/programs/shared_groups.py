@@ -1,4 +1,4 @@
-"""Two models on one process group, whose gradients come in one backward pass with random delays on each rank."""
+"""Two models on one process group: one backward pass computes both gradients, with random delays on each rank."""
 
 import copy
 import random

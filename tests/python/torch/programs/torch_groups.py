@@ -1,4 +1,4 @@
-"""torch.distributed groups and stores, also Python subclasses, as hookline groups and stores."""
+"""Converts torch.distributed groups and stores, including Python subclasses, to hookline groups and stores."""
 
 import datetime
 import tempfile
@@ -283,7 +283,7 @@ def hooks_run_on_torch_groups():
 
 
 class Least(dist.ProcessGroup):
-    """A group with the operations that DistributedDataParallel requires, and `has`."""
+    """A group that supports only allreduce, and allgather if `has` contains it."""
 
     def __init__(self, inner, has):
         super().__init__(inner.rank(), inner.size())

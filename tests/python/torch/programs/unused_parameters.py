@@ -21,7 +21,7 @@ MEAN = (SIZE + 1) / 2
 
 
 class Branches(nn.Module):
-    """Uses the requested ones of three weights; the gradient of each is the factor."""
+    """Three weights, of which a pass uses only the named ones. The gradient of each used weight is the factor."""
 
     def __init__(self, names="abc"):
         super().__init__()
@@ -59,7 +59,7 @@ def gradients_of_earlier_passes_take_part():
         assert gradients(model) == [MEAN + 1 / SIZE, 2 / SIZE, None]
         for weight in model.module.weights.values():
             weight.grad = torch.full((2, 3), MINE)
-        model("b").sum().backward()  # no rank uses the others, which stay unchanged
+        model("b").sum().backward()  # no rank uses "a" and "c": their gradients stay unchanged
         assert gradients(model) == [MINE, 2 * MEAN, MINE]
         model(by_rank()).sum().backward()
         assert gradients(model) == [MEAN + 1 / SIZE, 2 * MEAN + 2 / SIZE, MINE]
@@ -83,7 +83,7 @@ def parameters_used_only_in_no_sync_are_averaged():
             model("a").sum().backward()
         model("b").sum().backward()
         assert gradients(model) == [MEAN, MEAN, None]
-    model = ht.DistributedDataParallel(Branches("ab"))  # an error in PyTorch's model
+    model = ht.DistributedDataParallel(Branches("ab"))  # PyTorch's DDP raises an error in this case
     with model.no_sync():
         model("a").sum().backward()
     model("b").sum().backward()
@@ -133,7 +133,7 @@ class Fragile(torch.autograd.Function):
 
 
 class Chain(nn.Module):
-    """The backward pass to the first weight can fail; with `late`, after the second weight got its gradient."""
+    """The backward pass of the first weight can fail; with `late`, after the second weight has its gradient."""
 
     def __init__(self, late):
         super().__init__()
@@ -347,7 +347,7 @@ def sparse_parameters_frozen_ignored_shared_or_unused():
     model(None).sum().backward()
     assert net.table.weight.grad is None
     torch.nn.init.ones_(net.linear.weight)
-    for step in (1, 2):  # only rank 0 at first, then all ranks
+    for step in (1, 2):  # only rank 0 uses the table; all ranks get the gradient
         model(torch.tensor([3]) if RANK == 0 else None).sum().backward()
         assert net.table.weight.grad.to_dense()[3, 0] == step * 2 / SIZE
     before = net.table.weight.grad.to_dense()
