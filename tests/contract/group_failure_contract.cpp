@@ -122,7 +122,7 @@ TEST_P(GroupFailures, TimeoutNamesTheMissingRanks) {
   GetParam().spawn(3, [](ProcessGroup& group) {
     group.barrier()->wait();
     if (group.rank() == 2) {
-      // Joins no other operation, and sees the failure of the other ranks.
+      // Rank 2 does not join the barrier. Its own receive fails when the other ranks time out.
       EXPECT_THROW(
           {
             const Tensor t = Tensor::zeros({1});

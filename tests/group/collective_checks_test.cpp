@@ -1,4 +1,4 @@
-// Tests collective checks: matches, mismatches, timeouts, aborts, store traffic and leftover keys.
+// Tests collective checks: matches, mismatches, timeouts, aborts, store traffic and keys left in the store.
 #include <hookline/group/collective_checks.hpp>
 
 #include <array>

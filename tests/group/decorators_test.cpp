@@ -70,7 +70,7 @@ TEST(NanChecks, ChecksEveryFloatTypeAndOnlySentTensors) {
   for (auto& g : groups) g = with_nan_checks(g);
   const auto errors = on_ranks(groups, [](ProcessGroup& group, int rank) {
     Tensor t = Tensor::full({2}, rank == 0 ? 1 : std::numeric_limits<double>::quiet_NaN());
-    group.broadcast(t, {.root = 0})->wait(20s);  // rank 1 sends nothing
+    group.broadcast(t, {.root = 0})->wait(20s);  // the NaN is on rank 1, which only receives
     std::vector<std::int64_t> integers = {-1, 0x7ff0000000000000};
     group.allreduce(Tensor::borrow(integers))->wait(20s);
   });
@@ -99,7 +99,7 @@ TEST(CrossCheck, RequiresSameBitsWithoutTolerance) {
   const Groups others = make_thread_groups(1);
   const auto exact = with_cross_check(groups[0], std::make_shared<FaultyGroup>(others[0], -1));
   const auto tolerant = with_cross_check(groups[0], std::make_shared<FaultyGroup>(others[0], -1), {.tolerance = 0.1});
-  EXPECT_THROW(exact->allreduce(Tensor::zeros({6}))->wait(20s), Error);  // 0 and -0
+  EXPECT_THROW(exact->allreduce(Tensor::zeros({6}))->wait(20s), Error);  // 0 and -0 have different bits
   tolerant->allreduce(Tensor::zeros({6}))->wait(20s);
   const Tensor infinite = Tensor::full({6}, std::numeric_limits<double>::infinity());
   EXPECT_THROW(tolerant->allreduce(infinite)->wait(20s), Error) << "infinities of opposite sign";

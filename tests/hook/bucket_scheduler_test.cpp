@@ -1,4 +1,4 @@
-// The shared launch queue of a group: order, lanes, owners, and its lifetime.
+// BucketScheduler, the launch queue that all owners on a group share: order, lanes, owners and lifetime.
 #include "hook/bucket_scheduler.hpp"
 
 #include <gmock/gmock.h>

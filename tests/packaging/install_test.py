@@ -10,7 +10,7 @@ from building import BUILD, CONSUMER, ROOT, WARNINGS, build_consumer, run
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prefix of an installed tree that was moved after the installation."""
+    """Returns the prefix of an installation that was moved to another directory."""
     first = tmp_path_factory.mktemp("install") / "first"
     run("cmake", "--install", BUILD, "--prefix", first)
     return first.rename(first.with_name("moved"))

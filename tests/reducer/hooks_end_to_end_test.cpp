@@ -35,7 +35,7 @@ void delay(Random& random) {
   if (kind >= 6) std::this_thread::sleep_for(std::chrono::microseconds(random() % (kind == 7 ? 3000 : 200)));
 }
 
-/// Delays each bucket before its hook, and its result after.
+/// Returns a hook that delays each bucket before `inner` runs, and its result afterwards.
 HookPtr delayed(HookPtr inner, unsigned seed) {
   const auto calls = std::make_shared<std::atomic<unsigned>>(seed);
   return wrap(std::move(inner), [calls](HookPtr hook, GradBucket& bucket) -> Future<Tensor> {

@@ -263,7 +263,7 @@ TEST_P(ReducerErrors, FailedControlCollectiveFailsTheReducer) {
     step(reducer);
     const Tensor other = Tensor::zeros({7});
     if (group.rank() == 1) {
-      // The lane of the reducer's control collectives.
+      // Calls another collective in the lane of the reducer's control collectives.
       const ContextScope scope({.lane = 1});
       EXPECT_THROW(group.allreduce(other)->wait(), Mismatch);
       return;

@@ -225,7 +225,7 @@ TEST(DataParallel, NamesMismatchedFrozenParametersAndBuffers) {
   });
 }
 
-/// A weight whose gradient is the factor, in outputs of several types.
+/// A module whose gradient is the factor. Its output is a nested structure of tensors and other values.
 struct Scaled : torch::nn::Module {
   at::Tensor weight = register_parameter("weight", at::ones({1}));
   std::tuple<std::vector<at::Tensor>, int> forward(double factor) { return {{weight * factor}, 1}; }
@@ -274,7 +274,7 @@ TEST(DataParallel, NamesMismatchedStepIds) {
   });
 }
 
-/// Two weights, of which a pass uses one. The gradient of the used weight is the factor.
+/// A module with two weights. Each pass uses one of them, whose gradient is the factor.
 struct Branches : torch::nn::Module {
   at::Tensor a = register_parameter("a", at::ones({2}));
   at::Tensor b = register_parameter("b", at::ones({2}));

@@ -69,7 +69,7 @@ TEST(AddressExchange, RanksReadOnlyTheirOwnAddressesAndLeaveNoKeys) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_LT(store.bytes_read, 2 * kRanks * kRanks * kAddressBytes);  // not times kRanks
+  EXPECT_LT(store.bytes_read, 2 * kRanks * kRanks * kAddressBytes);  // each rank reads only its own addresses
   EXPECT_EQ(store.num_keys(), 0);
 }
 

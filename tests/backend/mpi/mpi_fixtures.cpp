@@ -25,7 +25,7 @@
 namespace hookline::testing {
 namespace {
 
-// Long, because a busy machine may delay ranks often: only a hang should exceed it.
+// Long enough for a busy machine that delays ranks: only a hang should exceed this timeout.
 constexpr Milliseconds kTimeout{120'000};
 
 /// A barrier of all processes that sleeps between polls. MPI_Barrier would spin, and take the cores from the ranks of
@@ -54,7 +54,8 @@ std::string gather_failures(const std::string& own) {
   return all;
 }
 
-/// The directory for the stores of hierarchical groups; null if all ranks share a host, and such groups would use shm.
+/// Returns the directory for the stores of hierarchical groups. Null if all ranks share a host: hierarchical groups
+/// would then use only shm.
 const char* store_directory() { return std::getenv("HOOKLINE_TEST_STORE"); }
 
 void run_as_rank(const std::string& backend, MPI_Comm comm, int rank, int ranks, const RankBody& body,

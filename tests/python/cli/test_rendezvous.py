@@ -46,7 +46,7 @@ def test_ranks_meet_under_other_launchers(tmp_path, command, store):
     assert sorted(done.stdout.splitlines()) == expected(2, store)
 
 
-# Creates groups one after another, and either drops each before the next or keeps all.
+# Creates four groups in turn, and either releases each group before the next one or keeps all groups.
 AGAIN = """\
 import sys
 import numpy as np

@@ -12,8 +12,9 @@ DEADLINE = 60.0
 
 @pytest.fixture
 def contained(tmp_path):
-    """contained(text, script) runs a shell script with a /dev/shm of 64 MB, a TMPDIR and a network of its own, as in a
-    container; the script finds the program in $PROGRAM and the launcher in $RUN.
+    """contained(text, script) runs a shell script as in a container, with its own TMPDIR, network and 64 MB /dev/shm.
+
+    $PROGRAM is the path of a program with the given text, and $RUN the launcher.
     """
 
     def run(text, script):

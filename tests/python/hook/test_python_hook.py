@@ -160,7 +160,7 @@ def test_registration_validates_hooks():
         hl.register_ddp_comm_hook(3, ddp, None)
     with pytest.raises(TypeError, match=r"unknown hook 'SPARKLE': expected one of ALLREDUCE, .*or a hook spec"):
         hl.register_ddp_comm_hook("SPARKLE", ddp, None)
-    with pytest.raises(hl.InvalidArgument, match="option"):  # a known hook: the error of its spec
+    with pytest.raises(hl.InvalidArgument, match="option"):  # a known hook: the error names the option
         hl.register_ddp_comm_hook("int8(nonsense=1)", ddp, None)
 
 

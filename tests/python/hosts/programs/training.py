@@ -23,7 +23,7 @@ STEPS = 6
 
 
 def train(group: hl.ProcessGroup, hook: str) -> dict[str, np.ndarray]:
-    """Weights and gradients are multiples of powers of two, so that sums are exact in any order."""
+    """Trains and returns the weights. Gradients are multiples of 1/16, so that their sums are exact in any order."""
     draw = np.random.default_rng(group.rank())
     params = {"w": np.zeros((48, 64), np.float32), "b": np.zeros(64, np.float32)}
     ddp = hl.numpy.DataParallel(params, group, hook=hook, bucket_cap_mb=0.004)
