@@ -1,5 +1,9 @@
 // The largest groups and the largest tensors.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <gmock/gmock.h>
@@ -26,9 +30,42 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, GroupLimits,
 // `make soak` tests the largest local groups: 512 processes take half a minute on two cores.
 int max_ranks() { return full_matrix() ? 512 : 128; }
 
+// Serves a TCPStore in a child process until destroyed. The parent starts no thread, so it may fork the ranks.
+class StoreProcess {
+ public:
+  StoreProcess() {
+    std::array<int, 2> port{}, stop{};
+    require(pipe(port.data()) == 0 && pipe(stop.data()) == 0, "pipe");
+    stop_ = stop[1];
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(stop[1]);
+      const TCPStore server({.is_master = true, .wait_for_workers = false});
+      const std::uint16_t number = server.port();
+      char end = 0;
+      const bool served = write(port[1], &number, sizeof number) == sizeof number && read(stop[0], &end, 1) == 0;
+      _exit(served ? 0 : 1);
+    }
+    require(pid_ > 0 && read(port[0], &port_, sizeof port_) == sizeof port_, "the server process");
+    for (const int fd : {port[0], port[1], stop[0]}) close(fd);
+  }
+  StoreProcess(const StoreProcess&) = delete;
+  StoreProcess& operator=(const StoreProcess&) = delete;
+  ~StoreProcess() {
+    close(stop_);
+    waitpid(pid_, nullptr, 0);
+  }
+
+  std::uint16_t port() const noexcept { return port_; }
+
+ private:
+  pid_t pid_ = -1;
+  int stop_ = -1;
+  std::uint16_t port_ = 0;
+};
+
 TEST(LargestGroups, Processes) {
-  // Not a FileStore: 512 processes that poll it use up two cores.
-  const TCPStore server({.is_master = true, .wait_for_workers = false});
+  const StoreProcess server;  // not a FileStore: 512 processes that poll it use up two cores
   const auto make = [port = server.port()](const std::shared_ptr<Store>&, int rank, int ranks) {
     const Milliseconds timeout = std::chrono::minutes(5);
     const auto store = std::make_shared<TCPStore>(TCPStoreOptions{.port = port, .timeout = timeout});
