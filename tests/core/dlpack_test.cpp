@@ -100,7 +100,7 @@ TEST(DLPack, RejectsInconsistentTensors) {
   constexpr auto kHuge = std::numeric_limits<std::int64_t>::max();
   expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = -1; }, "dimensions, got -1");
   expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.ndim = 1000; }, "dimensions, got 1000");
-  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.shape = nullptr; }, "without a shape");
+  expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.shape = nullptr; }, "the shape is null");
   expect_rejected<InvalidArgument>([](Foreign&, DLTensor& t) { t.data = nullptr; }, "null");
   expect_rejected<InvalidArgument>(
       [](Foreign&, DLTensor& t) {
