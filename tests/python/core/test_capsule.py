@@ -195,7 +195,7 @@ def odd_bits(p: Producer) -> None:
         (negative_dimensions, hookline.InvalidArgument, "dimensions, got -1"),
         (most_dimensions, hookline.InvalidArgument, "dimensions"),
         (null_data, hookline.InvalidArgument, "null"),
-        (null_shape, hookline.InvalidArgument, "without a shape"),
+        (null_shape, hookline.InvalidArgument, "the shape is null"),
         (misaligned, hookline.InvalidArgument, "aligned"),
         (far_strides, hookline.InvalidArgument, "overflow"),
         (farthest_strides, hookline.InvalidArgument, "overflow"),
