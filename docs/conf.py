@@ -12,7 +12,7 @@ release = re.search(r'HOOKLINE_VERSION "(.*)"', (ROOT / "include/hookline/versio
 
 sys.path.insert(0, str(Path(__file__).parent))
 extensions = ["myst_parser", "breathe", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
-extensions += ["api_directive", "literal_links"]  # of this folder
+extensions += ["api_directive", "literal_links"]  # in this folder
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
